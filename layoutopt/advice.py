@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Report
 from layoutopt.sql.order_statements import order_statement
 from layoutopt.workload.log import query_times
 
@@ -115,7 +116,7 @@ class StatementAdvice:
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Report):
     """The advice about a table.
 
     Attributes:
@@ -132,6 +133,8 @@ class Advice:
         statements: the best of each engine.
         is_complete: whether all trials were made; otherwise this is a first estimate.
     """
+
+    derived = ("pays_after",)
 
     source: str
     log: str
@@ -160,10 +163,6 @@ class Advice:
         """Return the number of periods after which the recommended layout has paid for its rewrite; None if never."""
         saves = 0.0 if self.recommended is None else self.recommended.saves
         return self.writing / saves if saves > 0 else None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the advice as a JSON object."""
-        return {**asdict(self), "pays_after": self.pays_after}
 
 
 _DAY: Final = 86_400.0

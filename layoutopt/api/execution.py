@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
     from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
-    from layoutopt.planning.hold_out import EvaluatedPlan
     from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
@@ -86,20 +85,13 @@ class Execution:
             raise SettingError(f"{gap}; give --executor local")
         return gap is None
 
-    def plan(
-        self,
-        source: Any,
-        document: FeaturesDocument,
-        request: PlanRequest,
-        say: Progress = silent,
-        draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
-    ) -> Plan:
+    def plan(self, source: Any, document: FeaturesDocument, request: PlanRequest, say: Progress = silent) -> Plan:
         """Plan as :func:`layoutopt.spark.planning.indexes.plan_with_indexes`."""
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
         needs_spark = self.executor == SPARK or (self.executor == AUTO and self.reason is not None)
         spark = self.start() if needs_spark else self.spark
-        return plan_with_indexes(spark, source, document, request, say, draw)
+        return plan_with_indexes(spark, source, document, request, say)
 
     def load(
         self,

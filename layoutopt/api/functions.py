@@ -175,7 +175,7 @@ def delete(
     """Delete the rows of a table for which a condition is TRUE.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.changes.verbs.delete_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.change_rows`.
     """
     request = make_request(DeleteRequest, options, table_path=str(table))
     return open_execution(executor).change(request, progress or silent)
@@ -188,7 +188,7 @@ def update(
     """Assign new values to columns of some rows of a table.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.changes.verbs.update_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.change_rows`.
     """
     request = make_request(UpdateRequest, options, table_path=str(table))
     return open_execution(executor).change(request, progress or silent)
@@ -206,7 +206,7 @@ def merge(
     """Replace the rows of a table that have a key of a source, and insert the source's other rows.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.changes.verbs.merge_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.change_rows`.
     """
     with source_name(source) as name:
         request = make_request(MergeRequest, options, source=name, table_path=str(table))

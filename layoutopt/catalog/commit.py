@@ -64,25 +64,30 @@ REWRITES: Final = frozenset({"delete", "update", "merge", "join", "optimize"})
 _MOST_PLANS: Final = 100
 
 
-def adds_rows(operation: str | None, marks: Marks | None) -> bool:
-    """Return whether a load adds rows to its partitions instead of replacing them."""
-    return operation == APPEND or marks is not None
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What a load is based on, and does to the table.
 
+    Attributes:
+        snapshot: the table's newest when the load was planned, None for a new table; later changes are conflicts.
+        whole_table: drop the partitions that the load lacks; the schema may change.
+        operation: its name in the history; None derives it from what the load replaces.
+        batch: the name of the appended batch; a batch is appended once.
+        marks: rows of ``snapshot`` that the same commit deletes; the entries are added to the rest.
+        shares: whether the commit may name manifests of earlier ones, which may have values of rows that it removes.
+    """
 
-@dataclass(frozen=True)
-class _Load:
-    base: Snapshot | None
-    plan: Plan
-    load_id: str
-    entries: tuple[PartitionEntry, ...]
-    whole_table: bool
+    snapshot: Snapshot | None
+    whole_table: bool = False
     operation: str | None = None
     batch: str | None = None
     marks: Marks | None = None
+    shares: bool = True
 
     @property
-    def is_added(self) -> bool:
-        return adds_rows(self.operation, self.marks)
+    def adds_rows(self) -> bool:
+        """Whether a load adds rows to its partitions instead of replacing them."""
+        return self.operation == APPEND or self.marks is not None
 
 
 @dataclass(frozen=True)
@@ -102,87 +107,59 @@ class Piece:
     paths: frozenset[str]
 
 
-def write_piece(
-    files: TableFiles,
-    base: Snapshot | None,
-    plan: Plan,
-    load_id: str,
-    entries: Sequence[PartitionEntry],
-    blocks: pa.Table,
-    *,
-    indexes: Sequence[PackedIndexes] = (),
-    sources: SourceLists | None = None,
-    piece: int = 0,
-) -> Piece:
-    """Write the blocks of some partitions of a load, with their indexes and source lists.
+@dataclass(frozen=True)
+class Load:
+    """A load to commit, or a piece of it.
 
-    Args:
-        piece: its number in the load, which names its files.
-
-    For the others, and errors raised, see :func:`commit_load`.
+    Attributes:
+        plan: the plan of all the entries.
+        load_id: a second commit under the same identifier returns the first one's snapshot.
+        entries: the load's partitions. Each replaces those of the same key, unless the load adds rows.
+        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
+        indexes: the plan's, of these blocks, in one or more consecutive parts.
+        sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
+            file, except where they are the table's own: these keep the files of the entries that they were in.
+        pieces: other partitions of the load, which are written already.
     """
-    check_piece(plan, load_id, entries, blocks, indexes)
-    return _write_piece(files, base, plan, load_id, entries, blocks, indexes, sources or {}, piece)
+
+    basis: Basis
+    plan: Plan
+    load_id: str
+    entries: Sequence[PartitionEntry]
+    blocks: pa.Table
+    indexes: Sequence[PackedIndexes] = ()
+    sources: SourceLists | None = None
+    pieces: Sequence[Piece] = ()
 
 
-def _write_piece(
-    files: TableFiles,
-    base: Snapshot | None,
-    plan: Plan,
-    load_id: str,
-    entries: Sequence[PartitionEntry],
-    blocks: pa.Table,
-    indexes: Sequence[PackedIndexes],
-    sources: SourceLists,
-    piece: int,
-) -> Piece:
-    number = next_number(base)
-    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
-    lists = write_source_lists(files, load_id, number, sources, piece)
-    named = name_source_lists(add_index_files(blocks, index_files), lists)
-    path, digest = write_blocks(files, load_id, number, encode_blocks(named), piece)
-    paths = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
+def write_piece(files: TableFiles, load: Load) -> Piece:
+    """Write the blocks, indexes and source lists of a load whose ``pieces`` are already written; nothing is committed.
+
+    Raises:
+        CatalogError, OSError: as :func:`commit_load`.
+    """
+    _check_agreement(load)
+    _check_indexes(load)
+    return _write_piece(files, load)
+
+
+def _write_piece(files: TableFiles, load: Load) -> Piece:
+    number, place = next_number(load.basis.snapshot), len(load.pieces)
+    index_files = write_indexes(files, load.load_id, number, load.plan.indexes, load.indexes)
+    lists = write_source_lists(files, load.load_id, number, load.sources or {}, place)
+    named = name_source_lists(add_index_files(load.blocks, index_files), lists)
+    path, digest = write_blocks(files, load.load_id, number, encode_blocks(named), place)
+    paths = [*pc.unique(load.blocks["file"]).to_pylist(), *(index.path for index in index_files)]
     paths += [] if lists is None else [lists.path]
-    return Piece(tuple(replace(entry, blocks_file=path) for entry in entries), path, digest, frozenset(paths))
+    return Piece(tuple(replace(entry, blocks_file=path) for entry in load.entries), path, digest, frozenset(paths))
 
 
-def commit_load(
-    files: TableFiles,
-    base: Snapshot | None,
-    plan: Plan,
-    load_id: str,
-    entries: Sequence[PartitionEntry],
-    blocks: pa.Table,
-    *,
-    indexes: Sequence[PackedIndexes] = (),
-    whole_table: bool = False,
-    operation: str | None = None,
-    batch: str | None = None,
-    marks: Marks | None = None,
-    shares: bool = True,
-    sources: SourceLists | None = None,
-    pieces: Sequence[Piece] = (),
-    at: CommitHook = lambda point: None,
-) -> Snapshot:
+def commit_load(files: TableFiles, load: Load, at: CommitHook = lambda point: None) -> Snapshot:
     """Write a load's plan and blocks, commit the next snapshot and return it.
 
     Args:
         files: the table's folder, claimed by :func:`ensure_table_root`.
-        base: the snapshot that the load was planned on, None for a new table.
-        plan: the plan of all the entries.
-        load_id: a second commit under the same identifier returns the first one's snapshot.
-        entries: the load's partitions. Each replaces those of the same key, except for :data:`APPEND` and with
-            ``marks``.
-        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
-        indexes: the plan's, of these blocks, in one or more consecutive parts.
-        whole_table: drop the partitions that the load lacks; the schema may change.
-        operation: its name in the history; None derives it from what the load replaces.
-        batch: the name of the appended batch; a batch is appended once.
-        marks: rows of ``base`` that the same commit deletes; the entries are added to the rest.
-        shares: whether the snapshot may name manifests of earlier ones.
-        sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
-            file, except where they are the table's own: these keep the files of the entries that they were in.
-        pieces: other partitions of the load, whose blocks are written already.
+        load: the load.
         at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
@@ -194,11 +171,10 @@ def commit_load(
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is unchanged.
     """
-    written = [entry for piece in pieces for entry in piece.entries]
-    load = _Load(base, plan, load_id, (*written, *entries), whole_table, operation, batch, marks)
-    if len({entry.key for entry in load.entries}) < len(load.entries):
-        raise CatalogError(f"the load {load_id!r} names a partition twice; give one entry for each")
-    check_piece(plan, load_id, entries, blocks, indexes)
+    plan, load_id, base, marks = load.plan, load.load_id, load.basis.snapshot, load.basis.marks
+    _check_agreement(load)
+    _check_indexes(load)
+    own, load = load, replace(load, entries=[*_list_entries(load.pieces), *load.entries])
     committed = find_change(files, snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
@@ -206,61 +182,65 @@ def commit_load(
     at("started")
     digests = dict([write_plan(files, plan)])
     at("plan-written")
-    if sources is None:
-        sources = _carry_sources(files, load)
-    last = _write_piece(files, base, plan, load_id, entries, blocks, indexes, sources, len(pieces))
-    pieces = (*pieces, last)
-    load = replace(load, entries=tuple(entry for piece in pieces for entry in piece.entries))
+    sources = _carry_sources(files, load) if load.sources is None else load.sources
+    pieces = [*load.pieces, _write_piece(files, replace(own, sources=sources))]
+    load = replace(load, entries=_list_entries(pieces))
     at("blocks-written")
     digests |= {piece.path: piece.digest for piece in pieces}
     with write_vectors(files, base, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)
-        paths = frozenset().union(*(piece.paths for piece in pieces))
-        names = names_of([*load.entries, *marked], [*paths, *vectors])
+        written = frozenset[str]().union(*(piece.paths for piece in pieces))
+        names = names_of([*load.entries, *marked], [*written, *vectors])
         digests |= vectors
-        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), shares)
+        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), load.basis.shares)
         return append_snapshot(files, change, at)
 
 
-def _carry_sources(files: TableFiles, load: _Load) -> SourceLists:
+def _list_entries(pieces: Sequence[Piece]) -> list[PartitionEntry]:
+    return [entry for piece in pieces for entry in piece.entries]
+
+
+def _carry_sources(files: TableFiles, load: Load) -> SourceLists:
     """Return the source lists of a change that writes rows of the table anew."""
-    if load.base is None or load.operation not in REWRITES:
+    base, marks = load.basis.snapshot, load.basis.marks
+    if base is None or load.basis.operation not in REWRITES:
         return {}
     keys = {entry.key for entry in load.entries}
-    rewritten = [entry for entry in load.base.partitions if entry.key in keys]
-    if load.marks is not None:
-        names = {*load.marks.deleted, *load.marks.replaced}
-        rewritten = [entry for entry in rewritten if entry.name in names]
-    return carry_sources(files, load.base, rewritten)
+    rewritten = [entry for entry in base.partitions if entry.key in keys]
+    if marks is not None:
+        rewritten = [entry for entry in rewritten if entry.name in {*marks.deleted, *marks.replaced}]
+    return carry_sources(files, base, rewritten)
 
 
-def check_piece(
-    plan: Plan,
-    load_id: str,
-    entries: Sequence[PartitionEntry],
-    blocks: pa.Table,
-    indexes: Sequence[PackedIndexes],
-) -> None:
-    """Raise CatalogError for entries or indexes that disagree with the blocks: only measured values are committed."""
+def _check_indexes(load: Load) -> None:
+    """Refuse indexes that are not the plan's, or of other blocks."""
+    for k, spec in enumerate(load.plan.indexes):
+        measured = sum(count_blocks(part[k]) for part in load.indexes if k < len(part))
+        if measured != load.blocks.num_rows:
+            raise CatalogError(
+                f"the load {load.load_id!r} can't be committed: the index {spec} was measured for {measured} blocks, "
+                f"not for its {load.blocks.num_rows}"
+            )
+
+
+def _check_agreement(load: Load) -> None:
+    """Refuse entries that disagree with the blocks: only measured values are committed."""
+    keys = [entry.key for entry in (*_list_entries(load.pieces), *load.entries)]
+    if len(set(keys)) < len(keys):
+        raise CatalogError(f"the load {load.load_id!r} names a partition twice; give one entry for each")
     try:
-        measured = partition_entries(blocks, plan, load_id, {entry.key: entry.value for entry in entries})
+        values = {entry.key: entry.value for entry in load.entries}
+        measured = partition_entries(load.blocks, load.plan, load.load_id, values)
     except ValueError as error:
-        raise CatalogError(f"the load {load_id!r} can't be committed: {error}") from error
-    for entry, own in zip(sorted(entries, key=lambda entry: entry.key), measured, strict=True):
+        raise CatalogError(f"the load {load.load_id!r} can't be committed: {error}") from error
+    for entry, own in zip(sorted(load.entries, key=lambda entry: entry.key), measured, strict=True):
         expected = (entry.plan, entry.load_id, entry.rows, dict(entry.checksums))
         if expected != (own.plan, own.load_id, own.rows, dict(own.checksums)):
             raise CatalogError(
                 f"the entry of partition {entry.key!r} ({entry.rows} rows, load {entry.load_id!r}) does not agree with "
                 f"its blocks ({own.rows} rows, load {own.load_id!r}); make entries with partition_entries()"
-            )
-    for k, spec in enumerate(plan.indexes):
-        count = sum(count_blocks(part[k]) for part in indexes if k < len(part))
-        if count != blocks.num_rows:
-            raise CatalogError(
-                f"the load {load_id!r} can't be committed: the index {spec} was measured for {count} blocks, "
-                f"not for its {blocks.num_rows}"
             )
 
 
@@ -275,19 +255,23 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     return path, FileDigest.of(data)
 
 
-def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes, piece: int = 0) -> tuple[str, FileDigest]:
-    """Write blocks of a load under an unused name, ``number`` as in its path; raises as ``write_version``."""
-    return write_version(files, lambda version: blocks_path(load_id, number, piece + version), data)
+def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes, place: int = 0) -> tuple[str, FileDigest]:
+    """Write blocks of a load under an unused name; raises as ``write_version``.
+
+    ``number`` is as in the path, and ``place`` that of the piece among the load's.
+    """
+    return write_version(files, lambda version: blocks_path(load_id, number, place + version), data)
 
 
-def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
+def _make_snapshot(load: Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
     schema, batches = _merge_schemas(load, latest), _list_batches(load, latest)
-    if not load.is_added or (load.marks is not None and load.marks.alone):
+    basis = load.basis
+    if not basis.adds_rows or (basis.marks is not None and basis.marks.alone):
         _check_conflicts(load, latest)
-    before = () if latest is None or load.whole_table else latest.partitions
-    if load.marks is not None:
-        before = mark_partitions(load.base, latest, load.load_id, load.marks)
-    replaced = set() if load.is_added else {entry.key for entry in load.entries}
+    before = () if latest is None or basis.whole_table else latest.partitions
+    if basis.marks is not None:
+        before = mark_partitions(basis.snapshot, latest, load.load_id, basis.marks)
+    replaced = set() if basis.adds_rows else {entry.key for entry in load.entries}
     kept = [entry for entry in before if entry.key not in replaced]
     if {entry.name for entry in kept} & {(entry.key, load.load_id) for entry in load.entries}:
         # This is no CommitConflictError, after which a load's files are removed: the existing entry may need them.
@@ -300,7 +284,7 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         number=next_number(latest),
         parent=None if latest is None else latest.number,
         created_at=next_time(latest),
-        operation=load.operation or _name_operation(load, before),
+        operation=basis.operation or _name_operation(load, before),
         load_id=load.load_id,
         schema=schema,
         partition_by=load.plan.partition_by,
@@ -311,15 +295,15 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     )
 
 
-def _name_operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
-    if load.whole_table:
+def _name_operation(load: Load, before: Sequence[PartitionEntry]) -> str:
+    if load.basis.whole_table:
         return "load-table"
     keys = {entry.key for entry in load.entries}
     return "reload" if any(entry.live_rows for entry in before if entry.key in keys) else "load"
 
 
-def _list_plans(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
-    known = () if latest is None or load.whole_table else latest.plans_in_order
+def _list_plans(load: Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
+    known = () if latest is None or load.basis.whole_table else latest.plans_in_order
     if (load.entries or not partitions) and load.plan.digest not in known:
         known = (*known, load.plan.digest)
     return list_plans(known, partitions)
@@ -332,19 +316,19 @@ def list_plans(known: Sequence[str], partitions: Sequence[PartitionEntry]) -> tu
     return tuple(digest for digest in known if digest in kept) if noted else ()
 
 
-def _list_batches(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
+def _list_batches(load: Load, latest: Snapshot | None) -> tuple[str, ...]:
     """Return the appended batches after the load; raise AlreadyLoadedError if the load's batch was appended before."""
     known = () if latest is None else latest.batches
-    if load.batch is None:
+    if load.basis.batch is None:
         return known
-    if load.batch in known:
-        raise AlreadyLoadedError(f"the batch {load.batch!r} was appended before; give new rows a new --batch-id")
-    return (*known, load.batch)
+    if load.basis.batch in known:
+        raise AlreadyLoadedError(f"the batch {load.basis.batch!r} was appended before; give new rows a new --batch-id")
+    return (*known, load.basis.batch)
 
 
-def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
+def _merge_schemas(load: Load, latest: Snapshot | None) -> Schema:
     """Return the table's schema after the load; refuse a plan that gives a column another meaning."""
-    if latest is None or load.whole_table:
+    if latest is None or load.basis.whole_table:
         return load.plan.schema
     if load.plan.partition_by != latest.partition_by:
         raise PlanError(
@@ -356,12 +340,12 @@ def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
     return grow_schema(latest.schema, load.plan.schema)
 
 
-def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
+def _check_conflicts(load: Load, latest: Snapshot | None) -> None:
     """Refuse to replace partitions that changed since the load was planned."""
-    planned_on, current = _list_loads(load.base), _list_loads(latest)
-    keys = (planned_on.keys() | current.keys()) if load.whole_table else {entry.key for entry in load.entries}
-    if load.marks is not None:
-        keys |= {key for key, _ in load.marks.deleted}
+    planned_on, current = _list_loads(load.basis.snapshot), _list_loads(latest)
+    keys = (planned_on.keys() | current.keys()) if load.basis.whole_table else {entry.key for entry in load.entries}
+    if load.basis.marks is not None:
+        keys |= {key for key, _ in load.basis.marks.deleted}
     changed = sorted(key for key in keys if planned_on.get(key) != current.get(key))
     if changed:
         newest = current[changed[0]][-1][0] if changed[0] in current else None
@@ -395,7 +379,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     catalog = Catalog.open(files.root, snapshot=number)
     target, latest = catalog.snapshot, latest_snapshot(files)
     at("started")
-    if latest is not None and _is_same_table(target, latest):
+    if latest is not None and _list_content(target) == _list_content(latest):
         return latest
     data = _list_data_files(catalog)
     # Missing index files are no error: queries work without them.
@@ -437,12 +421,8 @@ def forget_superseded_entries(files: TableFiles, operation: str) -> None:
     append_snapshot(files, Change(load_id, latest, frozenset(), after, shares=False))
 
 
-def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
-    return (
-        list_contents(target) == list_contents(latest)
-        and target.schema == latest.schema
-        and target.partition_by == latest.partition_by
-    )
+def _list_content(snapshot: Snapshot) -> object:
+    return list_contents(snapshot), snapshot.schema, snapshot.partition_by
 
 
 def _list_data_files(catalog: Catalog) -> frozenset[str]:

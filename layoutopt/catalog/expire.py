@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -24,6 +24,7 @@ from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError
+from layoutopt.model.summary import Report
 from layoutopt.model.types import INTEGER_BITS
 
 OPERATION: Final = "expire"
@@ -37,7 +38,7 @@ _UNITS: Final = {"date": "D", "timestamp": "us", "timestamp_ntz": "us"}
 
 
 @dataclass(frozen=True)
-class ExpireReport:
+class ExpireReport(Report):
     """What was dropped, or with ``dry_run`` would be dropped.
 
     Attributes:
@@ -54,10 +55,6 @@ class ExpireReport:
     rows: int
     bytes: int
     left: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 def expire(

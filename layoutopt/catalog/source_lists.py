@@ -25,6 +25,7 @@ from layoutopt.catalog.snapshot import Snapshot, read_checked, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError
 from layoutopt.model.records import Record, to_json
+from layoutopt.model.summary import Report
 
 _KEY: Final = b"layoutopt.sources"
 _SCHEMA: Final = pa.schema(
@@ -39,7 +40,7 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class LoadedFile:
+class LoadedFile(Report):
     """A file that rows came from, and its version.
 
     Attributes:
@@ -53,10 +54,6 @@ class LoadedFile:
     path: str
     size: int
     modified: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the file as a JSON object."""
-        return asdict(self)
 
 
 # The files of each partition, by its key.
@@ -72,16 +69,16 @@ class SourceListName(Record):
 
 
 def write_source_lists(
-    files: TableFiles, load_id: str, number: int, lists: SourceLists, piece: int = 0
+    files: TableFiles, load_id: str, number: int, lists: SourceLists, place: int = 0
 ) -> SourceListName | None:
-    """Write the lists of a load, or of a piece of it, and return their name; None where no partition has a file."""
+    """Write the lists of a load, or of the piece at a place of it, and return their name; None without files."""
     rows = [{"partition": key, **asdict(file)} for key in sorted(lists) for file in sorted(lists[key], key=_order)]
     if not rows:
         return None
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink, compression="zstd", write_statistics=False)
     return SourceListName(
-        *write_version(files, lambda version: sources_path(load_id, number, piece + version), sink.getvalue())
+        *write_version(files, lambda version: sources_path(load_id, number, place + version), sink.getvalue())
     )
 
 

@@ -13,7 +13,7 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pyarrow as pa
@@ -44,6 +44,7 @@ from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.storage.index_files import list_index_files
 from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
+from layoutopt.model.summary import Report
 
 OPERATION = "vacuum"
 # The points at which ``at`` is called: those of a commit if any, "snapshot-removed" and "file-removed" after each.
@@ -53,7 +54,7 @@ _MOST_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
-class VacuumReport:
+class VacuumReport(Report):
     """What a vacuum removed, or with ``dry_run`` would remove.
 
     Attributes:
@@ -72,10 +73,6 @@ class VacuumReport:
     bytes: int
     young: int
     published: tuple[int, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

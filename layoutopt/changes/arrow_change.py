@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +20,6 @@ from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.catalog.load_check import Content, check_content
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.changes import verbs
 from layoutopt.changes.affected_rows import (
     AffectedRows,
     SegmentRows,
@@ -30,12 +28,10 @@ from layoutopt.changes.affected_rows import (
     null_key_error,
     unite_content,
 )
-from layoutopt.changes.commit import ChangeReport
 from layoutopt.errors import NeedsSparkError, NotATableError, QueryError, SchemaError, SourceError
 from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.evaluation.conditions import can_match, evaluate_conditions, evaluate_expressions, values_query
 from layoutopt.evaluation.keys import key_array
-from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 from layoutopt.external.external_tables import open_snapshot, pin_version
 from layoutopt.external.formats import PARQUET, parse_table_name
 from layoutopt.external.source_check import compare_columns
@@ -44,7 +40,7 @@ from layoutopt.loading.local_source import check_plan, check_settings
 from layoutopt.loading.partition_rows import rows_in_memory
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import FALSE, Col, Filter, InSet, Node, conjunction
-from layoutopt.model.requests import ChangeRequest, MergeRequest
+from layoutopt.model.requests import MergeRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import decimal_digits, type_sql
 from layoutopt.model.values import ValueSet
@@ -52,7 +48,6 @@ from layoutopt.model.values.keys import successor
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.door import Door
 from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import list_source_files
 from layoutopt.sources.parquet_files import resolve_local_path
@@ -70,24 +65,6 @@ _KEY_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "
 # Those of them by whose values blocks are skipped.
 _SKIPPING_TYPES: Final = _KEY_TYPES - {"timestamp", "timestamp_ntz"}
 _PLACE: Final = "_w_place"
-
-
-def change_without_spark(
-    request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS, most_rows: int | None = None
-) -> ChangeReport:
-    """Delete, update or merge rows without Spark. The source of a merge is Parquet, Delta or Iceberg.
-
-    Args:
-        request: which rows.
-        say: called with a short sentence at each stage.
-        log: gets an event for each stage.
-        most_rows: the most rows to read; None for no limit.
-
-    Raises:
-        NeedsSparkError: only Spark surely knows the rows, or there are more than ``most_rows``; nothing was written.
-        LayoutoptError: as :func:`layoutopt.changes.verbs.delete_rows`.
-    """
-    return verbs.change_rows(Door(lambda _: partial(open_without_spark, most_rows)), request, say, log)
 
 
 def open_without_spark(most_rows: int | None, path: str, check: Callable[[Table], None]) -> ArrowChange:

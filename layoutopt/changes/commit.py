@@ -10,7 +10,7 @@ sums, minus the removed rows, plus the added rows. The load fails if the written
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Generic
 
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes
@@ -23,8 +23,8 @@ from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.changes.affected_rows import AffectedRows, Rows, TableChange
 from layoutopt.changes.deletion_vectors import make_marks
 from layoutopt.events import Stages
-from layoutopt.loading.load import Basis, load
-from layoutopt.model.summary import Summarised
+from layoutopt.loading.load import LoadBasis, load
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -48,7 +48,7 @@ class MarkReport:
 
 
 @dataclass(frozen=True, repr=False)
-class ChangeReport(Summarised):
+class ChangeReport(Summarised, Report):
     """What a delete, update or merge did.
 
     Attributes:
@@ -66,10 +66,6 @@ class ChangeReport(Summarised):
     load: LoadReport | None = None
     marked: MarkReport | None = None
     vacuum: VacuumReport | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""
@@ -99,7 +95,7 @@ class RowChange(Generic[Rows]):
         added: the rows that come, if any.
         values: more partitions to rewrite than those of the removed rows.
         exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
-        shares: as of :class:`~layoutopt.loading.load.Basis`, where partitions are rewritten.
+        shares: as of :class:`~layoutopt.loading.load.LoadBasis`, where partitions are rewritten.
     """
 
     removed: AffectedRows[Rows]
@@ -165,16 +161,16 @@ def write_rows(
         values: the partitions' values.
         new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
         marks: the rows that go.
-        shares: as of :class:`~layoutopt.loading.load.Basis`.
+        shares: as of :class:`~layoutopt.loading.load.LoadBasis`.
 
     Raises:
         ContentMismatchError: the rows have other content.
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    basis = Basis(
-        change.table.catalog.snapshot,
-        f"the table {change.path!r}",
+    basis = LoadBasis(
+        snapshot=change.table.catalog.snapshot,
+        source=f"the table {change.path!r}",
         values=None if change.plan.partition_by is None else tuple(values),
         rows={change.names.key(values[0]): new_rows.content.rows} if len(values) == 1 else {},
         content=new_rows.content,

@@ -37,23 +37,10 @@ OpenChange: TypeAlias = Callable[[str, Callable[[Table], None]], TableChange[Row
 def change_rows(
     door: Door[OpenChange[Any]], request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
-    """Delete, update or merge rows, as the request says; raises as :func:`delete_rows`."""
-    match request:
-        case DeleteRequest():
-            return delete_rows(door, request, say, log)
-        case UpdateRequest():
-            return update_rows(door, request, say, log)
-        case MergeRequest():
-            return merge_rows(door, request, say, log)
+    """Delete, update or merge rows, as the request says.
 
-
-def delete_rows(
-    door: Door[OpenChange[Any]], request: DeleteRequest, say: Progress = silent, log: EventLog = NO_EVENTS
-) -> ChangeReport:
-    """Delete the rows for which a condition is TRUE.
-
-    Deletion vectors are used where few rows of the affected partitions are deleted afterwards. Hard deletes and
-    published tables rewrite the partitions, since readers of other formats don't know the vectors.
+    Deletion vectors are used where few rows of the affected partitions are changed. Hard deletes and published tables
+    rewrite the partitions, since readers of other formats don't know the vectors.
 
     A hard delete also rewrites all partitions with deleted rows, then removes the older snapshots and their files, so
     no data file has a copy of a deleted row, and no manifest its bounds. The catalog's file of a load keeps the least
@@ -61,18 +48,28 @@ def delete_rows(
     older snapshots fail; concurrent loads may have to retry.
 
     Raises:
-        SettingError: the condition can't be parsed or computed.
+        SettingError: a condition, an assignment or a key column is invalid.
+        SourceError: the source of a merge has a key twice or a NULL key.
         CommitConflictError: another commit changed one of the partitions.
         PublicationError: of a hard delete: an older snapshot is still published.
         NeedsSparkError: only Spark surely knows the rows, and the door has no opener for it; nothing was written.
         LayoutoptError: as :func:`layoutopt.loading.load.load`.
     """
     watch = Stages(say, log)
+    change: Callable[[OpenChange[Any]], ChangeReport]
+    match request:
+        case DeleteRequest():
+            change = partial(_delete, request, watch)
+        case UpdateRequest():
+            change = partial(_update, request, watch)
+        case MergeRequest():
+            change = partial(_merge, request, watch)
+    is_hard = isinstance(request, DeleteRequest) and request.hard
     with publish_after(request.table_path, request.publish, say, log):
-        report = door.read(partial(_delete, request, watch))
-        if request.hard and report.load is None:  # its commit shares no manifest
+        report = door.read(change)
+        if is_hard and report.load is None:  # its commit shares no manifest
             forget_superseded_entries(TableFiles(request.table_path), DELETE)
-    if not request.hard:
+    if not is_hard:
         return report
     with watch.stage("vacuum", "removing older snapshots"):
         removed = vacuum(TableFiles(request.table_path), 1, timedelta(0))
@@ -102,20 +99,6 @@ def _delete(request: DeleteRequest, watch: Stages, open_change: OpenChange[Rows]
     return commit_change(change, DELETE, report, row_change, watch)
 
 
-def update_rows(
-    door: Door[OpenChange[Any]], request: UpdateRequest, say: Progress = silent, log: EventLog = NO_EVENTS
-) -> ChangeReport:
-    """Assign new values to columns of the rows that meet a condition, computed from the old row.
-
-    Raises:
-        SettingError: the condition or an assignment can't be parsed or computed, or it assigns the partition column.
-        CommitConflictError: another commit changed one of the partitions.
-        NeedsSparkError, LayoutoptError: as :func:`delete_rows`.
-    """
-    with publish_after(request.table_path, request.publish, say, log):
-        return door.read(partial(_update, request, Stages(say, log)))
-
-
 def _update(request: UpdateRequest, watch: Stages, open_change: OpenChange[Rows]) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
         change = open_change(request.table_path, partial(_check_update, request))
@@ -142,21 +125,6 @@ def _check_update(request: UpdateRequest, table: Table) -> None:
     for name, value in split_assignments(request.assignments, table.schema, partition_by).items():
         check_expression("--set", f"{name} ={value}", table.schema)
     check_condition("--where", request.where, table.schema)
-
-
-def merge_rows(
-    door: Door[OpenChange[Any]], request: MergeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
-) -> ChangeReport:
-    """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
-
-    Raises:
-        SettingError: a key column or the condition is invalid.
-        SourceError: the source has a key twice or a NULL key.
-        CommitConflictError: another commit changed one of the partitions.
-        NeedsSparkError, LayoutoptError: as :func:`delete_rows`.
-    """
-    with publish_after(request.table_path, request.publish, say, log):
-        return door.read(partial(_merge, request, Stages(say, log)))
 
 
 def _merge(request: MergeRequest, watch: Stages, open_change: OpenChange[Rows]) -> ChangeReport:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from layoutopt.config.settings import LoadSettings, QuerySettings, ShellSettings
     from layoutopt.events import Progress
     from layoutopt.model.feature import SessionSettings
-    from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
     from layoutopt.scan.table import Scan, Table
     from layoutopt.spark.core.sessions import AnySession
@@ -155,22 +154,6 @@ def check_plan_settings(settings: LoadSettings) -> None:
         )
 
 
-def make_plan(settings: PlanSettings, document: FeaturesDocument, execution: Execution, say: Progress) -> Plan:
-    """Return the plan that the settings of `plan` ask for, and plot what --tune tried.
-
-    Raises:
-        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
-    """
-    from layoutopt.methods.interface import PlanRequest
-
-    draw = None
-    if settings.tune_plot is not None:
-        from layoutopt.report.pages import plot_tuning
-
-        draw = partial(plot_tuning, path=settings.tune_plot)
-    return execution.plan(settings.source, document, settings.to_request(PlanRequest), say, draw)
-
-
 def plan_new_table(settings: LoadSettings, session: Session, execution: Execution, say: Progress) -> Plan:
     """Plan a new table from the features file of a load's settings, by ``[plan]`` in the configuration file.
 
@@ -182,10 +165,11 @@ def plan_new_table(settings: LoadSettings, session: Session, execution: Executio
 
     Raises:
         SettingError: a setting of ``[plan]`` is invalid, or the load is of partitions and there are none.
-        LayoutoptError: as :func:`make_plan`.
+        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
     """
     from layoutopt.catalog.partition_names import PartitionNames, check_requests
     from layoutopt.config.documents import read_features
+    from layoutopt.methods.interface import PlanRequest
 
     values = read_values(session.conf, PlanSettings) if session.conf else {}
     values |= {"source": settings.source, "features": settings.plan_first}
@@ -196,7 +180,7 @@ def plan_new_table(settings: LoadSettings, session: Session, execution: Executio
         raise SettingError("partitions are named, but the plan would have none; set partition-by in [plan] of --conf")
     names = PartitionNames.of(document.schema, partition_by)
     check_requests(names, settings.partition, settings.first, settings.last)
-    plan = make_plan(plan_settings, document, execution, say)
+    plan = execution.plan(plan_settings.source, document, plan_settings.to_request(PlanRequest), say)
     say(f"planned {plan.method}: plan {plan.digest}")
     return plan
 

@@ -16,7 +16,7 @@ import typer
 
 from layoutopt.api.execution import use_session
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
-from layoutopt.cli.inputs import check_plan_settings, make_plan, plan_new_table, start_spark
+from layoutopt.cli.inputs import check_plan_settings, plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 from layoutopt.errors import DataFileError, LayoutoptError, PartitionsFailedError, SettingError, find_interrupt
@@ -117,8 +117,10 @@ def optimize(spark: SparkSession, settings: OptimizeSettings, session: Session, 
 def plan(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
     """Plan the layout and write the plan."""
     from layoutopt.config.documents import read_features
+    from layoutopt.methods.interface import PlanRequest
 
-    new_plan = make_plan(settings, read_features(settings.features), use_session(spark), tell)
+    document, request = read_features(settings.features), settings.to_request(PlanRequest)
+    new_plan = use_session(spark).plan(settings.source, document, request, tell)
     new_plan.save(settings.output)
     tell(
         f"planned {new_plan.method} with {len(new_plan.features)} features: plan {new_plan.digest} in {settings.output}"

@@ -14,7 +14,6 @@ from layoutopt.cli.inputs import (
     find_reading_property,
     find_spark_reason,
     make_execution,
-    make_plan,
     plan_new_table,
     start_spark,
 )
@@ -36,7 +35,6 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     """
     from layoutopt.external.external_tables import read_schema
     from layoutopt.features.analysis import analyze_log
-    from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggest_indexes
     from layoutopt.model.requests import AnalyzeRequest
     from layoutopt.report.inspections import analysis_report, print_analysis
@@ -46,8 +44,6 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
         analysis = analyze_log(settings.to_request(AnalyzeRequest), schema, session.udfs())
         analysis.save(settings.output)
         indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
-        if settings.plot:
-            plot(analysis.document.queries, settings.plot)
     value = analysis_report(analysis, indexes, settings.output)
     session.show(value, lambda console: print_analysis(console, analysis, indexes, settings.output))
 
@@ -59,12 +55,13 @@ def plan(settings: PlanSettings, session: Session) -> None:
     Plans from the table's rows and a features file, and writes a plan.
     """
     from layoutopt.config.documents import read_features
+    from layoutopt.methods.interface import PlanRequest
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
     with session.working("planning") as work:
         execution = make_execution(session, settings.executor, document.features.settings)
-        new_plan = make_plan(settings, document, execution, work.say)
+        new_plan = execution.plan(settings.source, document, settings.to_request(PlanRequest), work.say)
         new_plan.save(settings.output)
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 

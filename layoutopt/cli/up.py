@@ -258,9 +258,9 @@ _SENTENCES: Final[Mapping[type[VerbSettings], Callable[[Mapping[str, Any]], str]
 
 def _gain(plan: Plan) -> float:
     """Return the share of bytes that held-out queries save by a plan over :data:`QUICK`; 0 where it is unknown."""
-    from layoutopt.model.predictions import held_out_shares
+    from layoutopt.model.predictions import Predictions
 
-    shares = held_out_shares(plan.predicted)
+    shares = Predictions.parse(plan.predicted).shares
     quick = shares.get(QUICK, 0.0)
     return 1 - min(shares.values()) / quick if quick and plan.method != QUICK else 0.0
 

@@ -114,7 +114,7 @@ class AnalyzeSettings(VerbSettings):
     """Settings of `analyze`: a query log becomes features."""
 
     tuning = frozenset({"weigh", "half_life", "served", "threshold", "num_features", "date_features", "sample"})
-    expert = frozenset({"exclude_columns", "max_set", "time_zone", "ansi", "plot"})
+    expert = frozenset({"exclude_columns", "max_set", "time_zone", "ansi"})
 
     log: Log
     schema_source: Text = Field(
@@ -168,15 +168,14 @@ class AnalyzeSettings(VerbSettings):
     time_zone: TimeZone = Field("UTC", description="the session time zone of the queries")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
     output: NewFile = Field(Path("features.json"), description="the file to write: features and analysed queries")
-    plot: NewFile | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
 class PlanSettings(VerbSettings):
     """Settings of `plan`: features and a source become a plan."""
 
-    tuning = frozenset({"objective", "tune", "partitioner", "storage_budget", "row_order"})
+    tuning = frozenset({"tune", "partitioner", "storage_budget", "row_order"})
     expert = frozenset(
-        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "executor", "num_features",
+        {"choose", "parquet_index", "guides", "executor", "num_features",
          "segment_rows", "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
@@ -188,7 +187,6 @@ class PlanSettings(VerbSettings):
         description="how rows are assigned to blocks; `auto` tries the methods on a sample and takes the one with "
         "which hold-out queries read the fewest bytes",
     )
-    objective: Literal["bytes", "cells"] = Field("bytes", description="what `auto` minimises of what queries read")
     by: Names = Field(
         (),
         description="the columns that order the rows; space-filling curves share 62 bits among the columns' quantiles, "
@@ -209,13 +207,6 @@ class PlanSettings(VerbSettings):
         False,
         description="choose T, numFeat and the block size: plan from the earlier queries, score by the bytes that "
         "later ones read",
-    )
-    tune_plot: NewFile | None = Field(None, description="also plot what --tune tried to this image file")
-    resamples: int = Field(
-        0,
-        ge=0,
-        description="score plans in `auto` and --tune by the worst quarter of this many resamples of the log, so that "
-        "a few queries do not decide",
     )
     num_features: int | None = Field(
         None,
@@ -791,11 +782,3 @@ class ServeSettings(VerbSettings):
     log_json: Text | None = Field(
         None, description="append a JSON line for each request and each failure to this file; - for stderr"
     )
-
-
-class BenchSettings(VerbSettings):
-    """Settings of `bench`."""
-
-    experiment: Annotated[Literal["demo"], Positional()] = Field(description="`demo`: TPC-H, from generator to report")
-    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
-    folder: Path = Field(Path("build/tpch"), description="the folder of the generated tables and the results")

@@ -6,11 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
-from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query, column_literals
@@ -87,35 +85,6 @@ def _used_predicates(queries: Sequence[Query]) -> tuple[list[frozenset[Predicate
     with_filter = [query for query in queries if query.filter.predicates]
     used = [frozenset(query.filter.predicates) for query in with_filter]
     return used, np.array([query.weight for query in with_filter], dtype=np.float64)
-
-
-def plot(queries: Sequence[Query], path: Path) -> None:
-    """Draw figure 3.2 to an image file of the type of its suffix (`.png`, `.svg`, `.pdf`).
-
-    Raises:
-        SettingError: an unknown suffix.
-        OSError: the file can't be written.
-    """
-    # Imported here, and without pyplot, which needs a display and keeps global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    _draw_curve(left, commonality(queries), "Filter commonality", "% of the filters, the most frequent first")
-    _draw_curve(right, stability(queries), "Filter stability", "% of the queries seen")
-    right.plot([0, 100], [0, 100], linestyle="--", color="grey", label="no filter recurs")
-    right.legend()
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise SettingError(f"unknown image type {str(path)!r}: expected .png, .svg or .pdf") from error
-
-
-def _draw_curve(axes: object, curve: Curve, title: str, label: str) -> None:
-    axes.plot(100 * curve.x, 100 * curve.y)  # type: ignore[attr-defined]  # matplotlib has no types here
-    axes.set(title=title, xlabel=label, ylabel="% of the queries", xlim=(0, 100), ylim=(0, 102))  # type: ignore[attr-defined]
 
 
 def unseen_shares(queries: Sequence[Query]) -> dict[str, float]:

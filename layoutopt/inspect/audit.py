@@ -7,13 +7,13 @@ matches need Spark is reported as not audited.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from layoutopt.model.arrays import draw_share
 from layoutopt.model.query import Query
+from layoutopt.model.summary import Report
 from layoutopt.scan.matches import LogCondition, Matches, Progress, find_log_conditions, find_matches
 from layoutopt.scan.opened_table import MECHANISMS
 from layoutopt.scan.table import Table
@@ -38,7 +38,7 @@ class WrongSkip:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(Report):
     """The result of an audit.
 
     Attributes:
@@ -49,6 +49,8 @@ class AuditReport:
         unaudited: (place in the log, reason) of the other scans.
         proved: the number of correct skips (a query and a block), by mechanism.
     """
+
+    derived = ("ok",)
 
     table: str
     snapshot: int
@@ -65,10 +67,6 @@ class AuditReport:
     def ok(self) -> bool:
         """Whether some query was audited, and none loses a row."""
         return not self.losses and bool(self.by_text or self.by_filter)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON."""
-        return {**asdict(self), "ok": self.ok}
 
 
 def audit(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from operator import add
-from typing import Any
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, group_queries
+from layoutopt.model.summary import Report
 from layoutopt.scan.opened_table import sum_all, sum_read
 from layoutopt.scan.prune import PrunedPlan, Question
 from layoutopt.scan.table import Scan, Table
@@ -54,7 +54,7 @@ def _count_plan_work(plan: PrunedPlan) -> QueryWork:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class DryRun(Report):
     """The compressed column chunks that a query reads, tids included, with and without skipping."""
 
     table: str
@@ -65,10 +65,6 @@ class DryRun:
     bytes_total: int
     blocks_total: int
     rows_total: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers as JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.bytes:,} of {self.bytes_total:,} bytes, in {self.blocks:,} of {self.blocks_total:,} blocks"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 
@@ -25,11 +24,12 @@ from layoutopt.maintenance.rewrite_policy import Loss, find_half_life, sum_losse
 from layoutopt.maintenance.sampling_error import Interval, ratio_interval
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.query import Query, group_queries
+from layoutopt.model.summary import Report
 from layoutopt.scan.table import Table
 
 
 @dataclass(frozen=True)
-class Regret:
+class Regret(Report):
     """The bytes that a log's queries read of a table now, and would read after planning for them.
 
     All bytes are sums over the log's statements.
@@ -50,10 +50,6 @@ class Regret:
     share: float
     interval: Interval
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the regret as JSON."""
-        return asdict(self)
-
 
 def measure_regret(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
     """Return the regret, by what each query would read of what it reaches under a plan, ``float64[n_queries]``."""
@@ -72,7 +68,7 @@ def measure_regret(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
 
 
 @dataclass(frozen=True)
-class Drift:
+class Drift(Report):
     """What a new log's queries skip, compared with a plan's training queries.
 
     Attributes:
@@ -82,6 +78,8 @@ class Drift:
         interval_now: the interval of ``skipped_now`` for all queries, of which the log is a sample.
         regret: what is lost by not planning again; None if not requested.
     """
+
+    derived = ("fallen",)
 
     table: str
     plan: str
@@ -97,10 +95,6 @@ class Drift:
     def fallen(self) -> float:
         """The decrease of the skipped share; negative if it increased."""
         return self.skipped_then - self.skipped_now
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
-        return {**asdict(self), "fallen": self.fallen}
 
 
 def measure_drift(table: Table, recent: Sequence[Query]) -> Drift:

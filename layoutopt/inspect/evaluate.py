@@ -18,9 +18,9 @@ from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
 from layoutopt.model.arrays import Bits, Ints, number_equal
 from layoutopt.model.predicates import TRUE, Node
-from layoutopt.model.predictions import select_own_predictions
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
-from layoutopt.model.summary import Summarised
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.scan.files import translate_read_errors
 from layoutopt.scan.opened_table import (
@@ -405,7 +405,7 @@ class _LogMatches:
         matching = relevant = 0
         for matches, plan in zip(self._matches, pruned, strict=True):
             matching += int(matches.rows[condition])
-            relevant += _most_rows(plan, matches.block[:, condition])
+            relevant += max(plan.rows_by_layout(matches.block[:, condition]).values(), default=0)
         return matching, relevant
 
 
@@ -420,10 +420,6 @@ def greedy_paths(queries: Sequence[Sequence[PathCosts]]) -> GreedyPaths:
     ratios = [greedy / cheapest if cheapest else 1.0 for greedy, cheapest in costs]
     cheapest_paths = sum(greedy == cheapest for greedy, cheapest in costs)
     return GreedyPaths(len(costs), cheapest_paths, round(max(ratios, default=1.0), 6))
-
-
-def _most_rows(pruned: PrunedPlan, blocks: Bits) -> int:
-    return max(pruned.rows_by_layout(blocks).values(), default=0)
 
 
 class _FooterSizes:
@@ -522,7 +518,7 @@ class ForeseenReads:
 
 
 @dataclass(frozen=True)
-class PredictionComparison:
+class PredictionComparison(Report):
     """What plans predicted, and what an evaluated log measured.
 
     Attributes:
@@ -536,10 +532,6 @@ class PredictionComparison:
     plans: tuple[PlanPredictions, ...]
     bytes_predicted: tuple[int | None, ...]
     foreseen: ForeseenReads
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object."""
-        return asdict(self)
 
 
 def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> PredictionComparison:
@@ -572,7 +564,7 @@ def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Predi
     return PredictionComparison(
         measured,
         storage,
-        tuple(PlanPredictions(plan.digest, plan.method, select_own_predictions(plan.predicted)) for plan in plans),
+        tuple(PlanPredictions(plan.digest, plan.method, Predictions.parse(plan.predicted).own) for plan in plans),
         predicted,
         _compare_bytes(predicted, [query.bytes_scanned for query in queries]),
     )

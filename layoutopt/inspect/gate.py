@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from layoutopt.features.cross_validation import query_family
 from layoutopt.inspect.drift import share_skipped
 from layoutopt.inspect.evaluate import Evaluation, QueryEvaluation
 from layoutopt.model.query import Query
+from layoutopt.model.summary import Report
 
 # How far a mean of shares may be from their exact mean.
 _ROUNDING: Final = 1e-9
@@ -58,7 +59,7 @@ class SkippedGate:
 
 
 @dataclass(frozen=True)
-class GateReport:
+class GateReport(Report):
     """The results of all gates.
 
     Attributes:
@@ -68,10 +69,6 @@ class GateReport:
 
     skipped: tuple[SkippedGate, ...]
     new_full_scans: tuple[GatedQuery, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the results as a JSON object."""
-        return asdict(self)
 
     def check(self) -> None:
         """Raise StalePlanError if a gate is not met."""

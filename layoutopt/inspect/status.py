@@ -6,8 +6,7 @@ Nothing is locked; writers are not affected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from layoutopt.catalog.history import HistoryEntry, history
 from layoutopt.catalog.partition_entry import PartitionEntry
@@ -20,6 +19,7 @@ from layoutopt.errors import CatalogError
 from layoutopt.inspect.verify import Difference, FileChecker, Progress, VerifyReport, verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import DELETED_SHARE
+from layoutopt.model.summary import Report
 from layoutopt.scan.table import Table
 
 LOADS = 10
@@ -61,8 +61,10 @@ class PlanStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(Report):
     """A table at one snapshot. ``loads`` are its last commits, the newest first."""
+
+    derived = ("advice",)
 
     table: str
     path: str
@@ -89,10 +91,6 @@ class Status:
         current = {plan.digest for plan in self.plans if plan.current}
         older = sum(partition.plan not in current and partition.rows > 0 for partition in self.partitions)
         return f"{older} partitions have older plans; {command} rewrites those that gain" if older else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the status as JSON."""
-        return {**asdict(self), "advice": self.advice}
 
 
 def status(catalog: Catalog) -> Status:

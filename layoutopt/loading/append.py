@@ -8,7 +8,7 @@ What Spark might read otherwise raises NeedsSparkError before anything is writte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -28,13 +28,13 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition, name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, LoadSource, list_files, load
+from layoutopt.loading.load import LoadBasis, LoadSource, list_files, load
 from layoutopt.loading.local_source import check_plan, check_settings, open_local
 from layoutopt.loading.partition_rows import live_rows
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.model.summary import Summarised
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.sources.door import Door, Reason, refuse_spark
@@ -52,7 +52,7 @@ MOST_PARTITIONS: Final = 32
 
 
 @dataclass(frozen=True, repr=False)
-class AppendReport(Summarised):
+class AppendReport(Summarised, Report):
     """The result of an append.
 
     Attributes:
@@ -68,10 +68,6 @@ class AppendReport(Summarised):
     load: LoadReport | None
     joined: LoadReport | None = None
     not_joined: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""
@@ -182,9 +178,9 @@ def append_rows(
             if not any(partition.rows for partition in partitions):
                 raise MissingPartitionError(f"{request.source!r} has no rows to append; append again once it has rows")
             names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
-            basis = Basis(
-                snapshot,
-                repr(request.source),
+            basis = LoadBasis(
+                snapshot=snapshot,
+                source=repr(request.source),
                 values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
                 fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
                 files={names.key(partition.value): list_files(request.source, partition) for partition in partitions},
@@ -305,9 +301,9 @@ def compact_small_entries(path: str, keys: Collection[str], open_rows: OpenEntri
     plan = current_plan(catalog)
     live = [entry for entry in entries if entry.live_rows]
     values = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot).values_of(live)
-    basis = Basis(
-        catalog.snapshot,
-        f"the table {path!r}",
+    basis = LoadBasis(
+        snapshot=catalog.snapshot,
+        source=f"the table {path!r}",
         values=None if plan.partition_by is None or values is None else tuple(values.values()),
         rows={key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}},
         content=content_of_entries(entries),

@@ -24,15 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.commit import CommitHook, Piece, adds_rows, commit_load, ensure_table_root, write_piece
-from layoutopt.catalog.deletion_vectors import Marks
+from layoutopt.catalog.commit import Basis, CommitHook, Load, Piece, commit_load, ensure_table_root, write_piece
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.file_sizes import sum_sizes
 from layoutopt.catalog.load_check import Content, add_contents, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER, is_of_catalog
-from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -67,7 +65,7 @@ from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.sources.segments import Chunk, Segment, chunks_from_counts, cut_segments
 from layoutopt.sources.source import Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
@@ -101,35 +99,25 @@ _MOST_NAMED = 5
 _MOST_DAYS = 3_660
 
 
-@dataclass(frozen=True)
-class Basis:
+@dataclass(frozen=True, kw_only=True)
+class LoadBasis(Basis):
     """What the caller of a load knows of table and source.
 
     Attributes:
-        snapshot: the table's newest then, None for a new table; later changes of the partitions are conflicts.
         source: names the source in messages.
         values: the partitions to load; None where texts select them, or all are loaded.
         fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
         files: by partition key, the source's files, which the table lists; a DataFrame has none.
         rows: by partition key, the rows counted in the source.
         content: the expected content of all rows, where it is known better than from the source.
-        operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
-        batch: what is appended.
-        marks: rows to delete in the same commit; the loaded rows are then added to those that remain.
-        shares: whether the commit may name manifests of earlier ones, which may have values of rows that it removes.
     """
 
-    snapshot: Snapshot | None
     source: str
     values: tuple[PlainValue, ...] | None = None
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     files: SourceLists = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     content: Content | None = None
-    operation: str | None = None
-    batch: str | None = None
-    marks: Marks | None = None
-    shares: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,7 @@ class _Run:
     segments: tuple[Segment, ...]
     values: Mapping[str, PlainValue]
     names: PartitionNames
-    basis: Basis
+    basis: LoadBasis
     paths: list[str] = field(default_factory=list)
 
     @cached_property
@@ -173,28 +161,24 @@ class _Run:
         entries = partition_entries(blocks, self.plan, self.load_id, values)
         return tuple(replace(entry, source=self.basis.fingerprints.get(entry.key)) for entry in entries)
 
-    def sources(self, keys: Iterable[str]) -> SourceLists | None:
-        """Return the files of the source that some partitions came from; None where none are known."""
-        return {key: self.basis.files.get(key, ()) for key in keys} if self.basis.files else None
+    def load(self, result: WriteResult, keys: Sequence[str], pieces: Sequence[Piece]) -> Load:
+        """Return the load of some partitions beside pieces that are written."""
+        entries = self.entries(result.blocks, keys)
+        sources = {key: self.basis.files.get(key, ()) for key in keys} if self.basis.files else None
+        return Load(self.basis, self.plan, self.load_id, entries, result.blocks, result.indexes, sources, pieces)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What a load wrote.
+    """What was written.
 
     Attributes:
-        pieces: those whose blocks files are written, too.
-        keys: of the other partitions.
-        entries: of these.
-        result: of these.
+        load: to be committed.
         sizes: of all blocks, as :func:`~layoutopt.catalog.file_sizes.sum_sizes` has them.
         joined: joined vectors by partition key.
     """
 
-    pieces: tuple[Piece, ...]
-    keys: tuple[str, ...]
-    entries: tuple[PartitionEntry, ...]
-    result: WriteResult
+    load: Load
     sizes: tuple[pa.Table, ...]
     joined: Mapping[str, int]
 
@@ -203,12 +187,10 @@ def load(
     rows: Source,
     table_path: str,
     plan: Plan,
-    basis: Basis,
+    basis: LoadBasis,
     stages: Stages,
     *,
-    whole_table: bool = False,
     encrypt: str | None = None,
-    cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
@@ -220,9 +202,7 @@ def load(
         plan: the layout to load by.
         basis: what the caller knows of table and source.
         stages: times and logs the stages.
-        whole_table: whether other partitions are removed from the table.
         encrypt: the reference to the key that encrypts a new table; an existing table must use the same.
-        cutter: cuts partitions above ``segment_rows``.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
         in_task: called in every task after its files are written; for tests.
 
@@ -237,26 +217,10 @@ def load(
     """
     files = TableFiles(table_path, key=encrypt)
     with closing(rows):
-        run, written = _write(files, plan, basis, stages, cutter, in_task, rows)
+        run, written = _write(files, plan, basis, stages, in_task, rows)
     removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait, run.paths)
     with removal, stages.stage("commit", "committing") as counts:
-        snapshot = commit_load(
-            files,
-            basis.snapshot,
-            plan,
-            run.load_id,
-            written.entries,
-            written.result.blocks,
-            indexes=written.result.indexes,
-            whole_table=whole_table,
-            operation=basis.operation,
-            batch=basis.batch,
-            marks=basis.marks,
-            shares=basis.shares,
-            sources=run.sources(written.keys),
-            pieces=written.pieces,
-            at=at,
-        )
+        snapshot = commit_load(files, written.load, at)
         counts["snapshot"] = snapshot.number
     sizes, joined = written.sizes, written.joined
     return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), sizes, joined, stages.seconds)
@@ -267,23 +231,21 @@ def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...
     return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
-def _cut(rows: Source, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+def _cut(rows: Source, plan: Plan, basis: LoadBasis, names: PartitionNames) -> tuple[Segment, ...]:
     """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
-    chunks: Sequence[Chunk] | None = None
-    if cutter is cut_in_input_order:
-        known: dict[PlainValue, int | None] = {None: None}
-        if plan.partition_by is None or basis.values is not None:
-            known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
-        chunks = chunks_from_counts(known, plan.segment_rows)
+    known: dict[PlainValue, int | None] = {None: None}
+    if plan.partition_by is None or basis.values is not None:
+        known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
+    chunks: Sequence[Chunk] | None = chunks_from_counts(known, plan.segment_rows)
     if chunks is None:
         chunks = rows.chunks(plan.segment_rows) if rows.partition_rows else []
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
         raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
-    return cut_segments(chunks, plan.segment_rows, cutter)
+    return cut_segments(chunks, plan.segment_rows)
 
 
-def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
+def _name_partitions(names: PartitionNames, basis: LoadBasis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
     """Return the values of a load's partitions by their keys: those requested, and those that the source has.
 
     Raises:
@@ -308,16 +270,15 @@ def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Seg
 def _write(
     files: TableFiles,
     plan: Plan,
-    basis: Basis,
+    basis: LoadBasis,
     stages: Stages,
-    cutter: Cutter,
     in_task: Callable[[str], None] | None,
     rows: Source,
 ) -> tuple[_Run, _Written]:
     """Cut and write the segments, and compare them with the source; remove the files where that fails."""
     names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
     with stages.stage("count", "counting partitions") as counts:
-        segments = _cut(rows, plan, basis, names, cutter)
+        segments = _cut(rows, plan, basis, names)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     values = _name_partitions(names, basis, segments)
     run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
@@ -347,7 +308,7 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> Sequenc
         keys=run.keys,
         numbers=run.numbers,
         at=in_task,
-        small_segment=adds_rows(run.basis.operation, run.basis.marks),
+        small_segment=run.basis.adds_rows,
         lent=run.files.for_tasks().lent,
     )
     return write_segments(run.rows, job, run.segments, run.files.for_tasks() if run.is_large else None)
@@ -376,16 +337,17 @@ def _check_results(run: _Run, results: Sequence[TaskResult | StoredResult], cont
     joined: dict[str, int] = {}
     for number, (keys, members) in enumerate(groups):
         result = combine_task_results(run.plan, run.keys, run.numbers, _read_results(run.files, members))
-        entries = run.entries(result.blocks, keys)
+        load = run.load(result, keys, tuple(pieces))
         contents.append(_check_piece(run, result))
-        check_partitions(entries, run.names, run.values, run.basis.rows, run.basis.source)
+        check_partitions(load.entries, run.names, run.values, run.basis.rows, run.basis.source)
         sizes.append(sum_sizes(result.blocks))
         joined |= result.joined
         if number + 1 < len(groups):
-            pieces.append(_write_piece(run, entries, result, number))
-            del result, entries  # before the next are read
+            pieces.append(piece := write_piece(run.files, load))
+            run.paths.extend([piece.path, *filter(is_of_catalog, piece.paths)])
+            del result, load  # before the next are read
     _check_content(run, add_contents(contents), content)
-    return _Written(tuple(pieces), keys, entries, result, tuple(sizes), joined)
+    return _Written(load, tuple(sizes), joined)
 
 
 def _cut_pieces(
@@ -420,22 +382,6 @@ def _read_results(files: TableFiles, results: Sequence[TaskResult | StoredResult
         return list(map(read, results))
     with ThreadPoolExecutor(_READERS) as pool:
         return list(pool.map(read, results))
-
-
-def _write_piece(run: _Run, entries: Sequence[PartitionEntry], result: WriteResult, number: int) -> Piece:
-    piece = write_piece(
-        run.files,
-        run.basis.snapshot,
-        run.plan,
-        run.load_id,
-        entries,
-        result.blocks,
-        indexes=result.indexes,
-        sources=run.sources(entry.key for entry in entries),
-        piece=number,
-    )
-    run.paths.extend([piece.path, *(path for path in piece.paths if is_of_catalog(path))])
-    return piece
 
 
 def _check_piece(run: _Run, written: WriteResult) -> Content:
@@ -959,7 +905,7 @@ def _load(loading: _Loading, partitions: Sequence[SourcePartition]) -> LoadRepor
     # A source without a row still makes a table.
     has_values = plan.partition_by is not None and partitions
     is_whole = not loading.request.is_partial and len(partitions) == len(loading.partitions)
-    basis = Basis(
+    basis = LoadBasis(
         snapshot=None if loading.table is None else loading.table.catalog.snapshot,
         source=repr(request.source),
         values=tuple(partition.value for partition in partitions) if has_values else None,

@@ -74,9 +74,7 @@ class PlanRequest:
         slices: whether ranges of the most filtered column that no feature is about guide blocks too.
         row_order: the columns that sort the rows of each block, or ``auto`` (chosen by what training queries read) or
             ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
-        objective: what ``auto`` minimises of what queries read: ``bytes`` or ``cells``.
         tune: whether T, numFeat and the block size are chosen by what queries held out read.
-        resamples: judge plans by the worst quarter of so many resamples of the log.
         file_bytes: the size of a data file at which the next block starts another.
         index: indexes for each block, as ``COLUMN:TYPE`` or ``COLUMN:TYPE:NUMBER``.
         index_budget: also choose indexes, up to this share of the data's bytes.
@@ -100,9 +98,7 @@ class PlanRequest:
     partitioner: str = DEFAULT_PARTITIONER
     slices: bool = True
     row_order: tuple[str, ...] | None = None
-    objective: str = "bytes"
     tune: bool = False
-    resamples: int = 0
     file_bytes: int = FILE_BYTES
     index: tuple[str, ...] = ()
     index_budget: float | None = None
@@ -129,35 +125,18 @@ class PlanningCache:
     def __init__(self) -> None:
         self._results: dict[tuple[str, PlanRequest], Any] = {}
 
-    def key(self, name: str, request: PlanRequest) -> tuple[str, PlanRequest]:
-        """Return a key that is equal for similar requests."""
-        return name, _strip_variants(request)
-
     def once(self, name: str, request: PlanRequest, find: Callable[[], T]) -> T:
         """Return the cached result of ``find`` for similar requests.
 
         Requests are similar if they differ only in the method, its storage, and how blocks are made and sorted;
         ``find`` must not depend on these.
         """
-        key = self.key(name, request)
+        blocking: dict[str, Any] = {"guides": "", "partitioner": "", "slices": False, "row_order": None, "by": ()}
+        key = name, replace(request, method="", storage_budget=None, choose=None, **blocking)
         if key not in self._results:
             self._results[key] = find()
         result: T = self._results[key]
         return result
-
-
-def _strip_variants(request: PlanRequest) -> PlanRequest:
-    return replace(
-        request,
-        method="",
-        by=(),
-        guides="",
-        storage_budget=None,
-        choose=None,
-        partitioner="",
-        slices=False,
-        row_order=None,
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from layoutopt.model.layout import (
     Scheme,
 )
 from layoutopt.model.predicates import columns_of
-from layoutopt.model.predictions import at_budget
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query, column_literals, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
@@ -369,10 +369,7 @@ def replication_search(planning: PlanningInput) -> ReplicationSearch:
 
 def add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
     """Return the predictions for the chosen budget, with those for each of several."""
-    predicted = dict(figures[chosen])
-    if len(figures) > 1:
-        predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
-    return predicted
+    return Predictions(figures[chosen], figures if len(figures) > 1 else {}).to_stored()
 
 
 def propose_replicated(

@@ -1,86 +1,61 @@
-"""Name what plans predict: of their own scheme, of each storage budget, and of plans that were tried."""
+"""What plans predict: of their own scheme, of each storage budget, and of plans that were tried."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 _AT: Final = "@"
-# What is predicted of held-out queries, by objective.
-_TRIED: Final = {by: f"held_back_{by}_fraction:" for by in ("bytes", "cells")}
-_SPREAD: Final = {by: f"held_back_{by}_spread:" for by in ("bytes", "cells")}
-# Predictions in older plans.
-_OLDER: Final = ("held_back_seconds_fraction:", "held_back_seconds_spread:", "calibrated_seconds:")
+_SHARE: Final = "held_back_bytes_fraction:"
+_SPREAD: Final = "held_back_bytes_spread:"
+# The beginnings of names in older plans.
+_OLDER: Final = ("held_back_", "calibrated_seconds:")
 
 
-def at_budget(name: str, budget: float) -> str:
-    """Return the name of a prediction for one of several storage budgets.
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a plan, which stores them by name in one mapping.
 
-    >>> at_budget("storage_cells", 1.2)
-    'storage_cells@1.2'
+    Attributes:
+        own: those of its own scheme, by name.
+        by_budget: those of each storage budget; empty if there was only one.
+        shares: the shares of full scans that held-out queries read, by method or choice of parameters, the best first.
+        spreads: the standard deviations of these shares over samples of queries, where known.
     """
-    return f"{name}{_AT}{budget:g}"
 
+    own: Mapping[str, float] = field(default_factory=dict)
+    by_budget: Mapping[float, Mapping[str, float]] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
 
-def select_own_predictions(predicted: Mapping[str, float]) -> dict[str, float]:
-    """Return the predictions of the plan's own scheme.
+    @classmethod
+    def parse(cls, stored: Mapping[str, float]) -> Predictions:
+        """Return the predictions in a plan's mapping.
 
-    >>> select_own_predictions({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
-    {'storage_cells': 1.19}
-    """
-    prefixes = (*_TRIED.values(), *_SPREAD.values(), *_OLDER)
-    return {name: value for name, value in predicted.items() if _AT not in name and not name.startswith(prefixes)}
+        >>> Predictions.parse({"gap": 0.1, "gap@1.2": 0.1, "held_back_bytes_fraction:sop": 0.2})
+        Predictions(own={'gap': 0.1}, by_budget={1.2: {'gap': 0.1}}, shares={'sop': 0.2}, spreads={})
+        """
+        by_budget: dict[float, dict[str, float]] = {}
+        for name, value in stored.items():
+            prediction, separator, budget = name.partition(_AT)
+            if separator:
+                by_budget.setdefault(float(budget), {})[prediction] = value
+        shares, spreads = (
+            {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
+            for prefix in (_SHARE, _SPREAD)
+        )
+        own = {name: value for name, value in stored.items() if _AT not in name and not name.startswith(_OLDER)}
+        by_value = sorted(shares.items(), key=lambda item: item[1])
+        return cls(own, dict(sorted(by_budget.items())), dict(by_value), spreads)
 
+    def to_stored(self) -> dict[str, float]:
+        """Return the mapping that a plan stores.
 
-def name_held_out_share(label: str, by: str = "bytes") -> str:
-    """Return the name of the share of full scans that held-out queries read, for a method or choice of parameters.
-
-    >>> name_held_out_share("gsop"), name_held_out_share("gsop", "cells")
-    ('held_back_bytes_fraction:gsop', 'held_back_cells_fraction:gsop')
-    """
-    return _TRIED[by] + label
-
-
-def name_held_out_spread(label: str, by: str = "bytes") -> str:
-    """Return the name of that share's standard deviation over samples of queries.
-
-    >>> name_held_out_spread("gsop")
-    'held_back_bytes_spread:gsop'
-    """
-    return _SPREAD[by] + label
-
-
-def held_out_spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
-    """Return the standard deviations over held-out queries, by method, where known.
-
-    >>> held_out_spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
-    {'sop': 0.02}
-    """
-    return _select_prefixed(predicted, _SPREAD[by])
-
-
-def held_out_shares(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
-    """Return the shares that held-out queries read, by method, the best first.
-
-    >>> held_out_shares({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
-    {'gsop': 0.1, 'sop': 0.2}
-    """
-    return dict(sorted(_select_prefixed(predicted, _TRIED[by]).items(), key=lambda item: item[1]))
-
-
-def _select_prefixed(predicted: Mapping[str, float], prefix: str) -> dict[str, float]:
-    return {name.removeprefix(prefix): value for name, value in predicted.items() if name.startswith(prefix)}
-
-
-def predictions_by_budget(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:
-    """Return the predictions of each storage budget, ascending; empty if there was only one.
-
-    >>> predictions_by_budget({"storage_cells": 1.19, "storage_cells@1.2": 1.19, "storage_cells@1.1": 1.09})
-    {1.1: {'storage_cells': 1.09}, 1.2: {'storage_cells': 1.19}}
-    """
-    by_budget: dict[float, dict[str, float]] = {}
-    for name, value in predicted.items():
-        prediction, separator, budget = name.partition(_AT)
-        if separator:
-            by_budget.setdefault(float(budget), {})[prediction] = value
-    return dict(sorted(by_budget.items()))
+        >>> Predictions({"gap": 0.1}, {1.2: {"gap": 0.1}}, {"sop": 0.2}).to_stored()
+        {'gap': 0.1, 'gap@1.2': 0.1, 'held_back_bytes_fraction:sop': 0.2}
+        """
+        curve = self.by_budget.items()
+        budgets = {f"{name}{_AT}{key:g}": value for key, figures in curve for name, value in figures.items()}
+        shares = {_SHARE + label: value for label, value in self.shares.items()}
+        return {**self.own, **budgets, **shares, **{_SPREAD + label: value for label, value in self.spreads.items()}}

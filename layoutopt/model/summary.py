@@ -1,10 +1,25 @@
-"""Results that tell in a notebook what they are: a line as text, and a table of two columns as HTML."""
+"""Results as JSON, and in a notebook: a line as text, and a table of two columns as HTML."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import asdict
 from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+class Report:
+    """A dataclass that verbs print as JSON; ``derived`` are the names of its properties to print."""
+
+    derived: ClassVar[tuple[str, ...]] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return asdict(cast("DataclassInstance", self)) | {name: getattr(self, name) for name in self.derived}
 
 
 class Summarised(ABC):

@@ -26,7 +26,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Singles, Words, stable_order, unpack_bits
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
-from layoutopt.model.vectors import VectorCounts, union, unpack
+from layoutopt.model.vectors import VectorCounts, union
 from layoutopt.skipping.skip_sets import SkipSet, membership_matrix, skip_set_table
 
 # Sums of integers below 2**24 are exact in float32, in any order of additions.
@@ -146,12 +146,6 @@ class Objective(Protocol):
     def reading(self, unions: Bits) -> Floats:
         """Return the weight of the queries that read blocks with these unions, ``bool[n, f]`` -> ``float64[n]``."""
         ...
-
-
-def count_scanned(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
-    """Return the rows scanned, weighted: the objective summed over the rows of all blocks."""
-    unions = unpack(partition.unions(vectors), vectors.n_features)
-    return float(partition.sizes() @ objective.reading(unions))
 
 
 @dataclass(frozen=True, eq=False)

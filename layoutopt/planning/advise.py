@@ -92,8 +92,6 @@ _CLOSE: Final = 1.5
 _MOST_LOAD_METHODS: Final = 2
 # Further columns of an order add next to nothing, and some engines take no more.
 _MOST_COLUMNS: Final = 4
-# Resamples of the log, for the deviation of what is read now.
-_DRAWS: Final = 1_000
 
 # Receives each estimate, the first ones within seconds.
 Tell = Callable[[Advice], None]
@@ -328,7 +326,7 @@ def _advise_now(request: AdviseRequest, log: _Log, files: _Files) -> Advice:
     as_it_is = CurrentCosts(float(weights @ full), float(weights @ read), runs, period, request.price_per_tb)
     bytes_read = BytesRead(tuple(weights * read), tuple(weights * full))
     share = bytes_read.fraction
-    deviation = float(resample_fractions(bytes_read, queries, _DRAWS, seed=0).std()) / share if share else 0.0
+    deviation = float(resample_fractions(bytes_read, queries).std()) / share if share else 0.0
     return Advice(
         source=request.source,
         log=request.log,

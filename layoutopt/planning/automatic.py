@@ -6,7 +6,7 @@ features and cuts for the blocks of one layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,10 +19,9 @@ from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import AUTO, TRIED
-from layoutopt.model.predictions import name_held_out_share, name_held_out_spread
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
 from layoutopt.planning.hold_out import (
-    BYTES,
     EvaluatedPlan,
     HoldOutEvaluation,
     reads_clearly_less,
@@ -55,23 +54,18 @@ def plan_best(
     document: FeaturesDocument,
     request: PlanRequest,
     progress: Progress | None = None,
-    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
     """Plan as the request says, choosing method and parameters where they are left open.
 
-    What was tried, and what it would have read of the queries held out, is added to the plan's predictions; what
-    ``--tune`` tried is passed to ``draw``.
+    What was tried, and what it would have read of the queries held out, is added to the plan's predictions.
 
     Raises:
-        SettingError: a part has no effect with the others; as :func:`~layoutopt.planning.plan.make_plan`.
+        SettingError: as :func:`~layoutopt.planning.plan.make_plan`.
         PlanError: no query can be held out to tune by; as :func:`~layoutopt.planning.plan.make_plan`.
     """
-    _check_objective(request)
     say = progress or (lambda sentence: None)
     open_guides = request.method == SINGLE_LAYOUT and request.guides == AUTO and can_be_split(document.queries)
     if request.method != AUTO and not request.tune:
-        if request.resamples:
-            raise SettingError(f"--resamples {request.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
             return _plan_by_best_guides(open_rows, document, request, say)
         return make_plan(open_rows, document, request, say)
@@ -81,54 +75,42 @@ def plan_best(
     default = default_threshold(document.queries)
     thresholds = [factor * default for factor in (THRESHOLDS if request.tune else (1,))]
     evaluation = start_evaluation(open_rows, document, request, thresholds, say)
-    tried: dict[str, float] = {}
+    shares: dict[str, float] = {}
+    spreads: dict[str, float] = {}
     if request.method == AUTO:
-        request, tried = _choose_method_by_settings(evaluation, request, default, say)
+        request = choose_method(evaluation, request, default, say)
+        shares = {trial.request.method: trial.score for trial in evaluation.evaluated}
+        spreads = {trial.request.method: score_deviation(trial, evaluation.held) for trial in evaluation.evaluated}
     elif open_guides:
         request = choose_guides(evaluation, request, default)
     if request.tune:
         evaluation.evaluated.clear()
         best = tune(evaluation, request, thresholds)
-        tried |= {name_held_out_share(parameter_label(trial)): trial.score for trial in evaluation.evaluated}
-        if draw is not None:
-            draw(evaluation.evaluated)
+        shares |= {parameter_label(trial): trial.score for trial in evaluation.evaluated}
         request = best.request
         if best.threshold != default:
             document = mine_subset(document, document.queries, threshold=best.threshold)
     plan = make_plan(open_rows, document, request, say, rows=evaluation.rows)
-    return replace(plan, predicted={**plan.predicted, **tried})
+    return _add_predictions(plan, Predictions(shares=shares, spreads=spreads))
 
 
-def _check_objective(request: PlanRequest) -> None:
-    if request.objective != BYTES and (request.method != AUTO or request.tune):
-        raise SettingError(f"--objective {request.objective} is what `auto` goes by; leave out --method and --tune")
-
-
-def _choose_method_by_settings(
-    evaluation: HoldOutEvaluation, request: PlanRequest, threshold: int, say: Progress
-) -> tuple[PlanRequest, dict[str, float]]:
-    """Choose the method by the request's objective, and return the predictions to record with it."""
-    chosen = choose_method(evaluation, request, threshold, say, request.objective)
-    tried: dict[str, float] = {}
-    for trial in evaluation.evaluated:
-        tried[name_held_out_share(trial.request.method, trial.by)] = trial.score
-        tried[name_held_out_spread(trial.request.method, trial.by)] = score_deviation(trial, evaluation.held)
-    return chosen, tried
+def _add_predictions(plan: Plan, predictions: Predictions) -> Plan:
+    return replace(plan, predicted={**plan.predicted, **predictions.to_stored()})
 
 
 def _plan_by_best_guides(open_rows: OpenRows, document: FeaturesDocument, request: PlanRequest, say: Progress) -> Plan:
     """Plan by the better guides, and add to the plan's predictions what either would have read."""
     threshold = default_threshold(document.queries)
-    tried: dict[str, float] = {}
+    shares: dict[str, float] = {}
     rows: SourceRows | None = None
     try:
         evaluation = start_evaluation(open_rows, document, request, [threshold], say)
         rows, request = evaluation.rows, choose_guides(evaluation, request, threshold)
-        tried = {name_held_out_share(trial.request.guides): trial.score for trial in evaluation.evaluated}
+        shares = {trial.request.guides: trial.score for trial in evaluation.evaluated}
     except PlanError:  # a source without rows: there is nothing to choose by
         request = replace(request, guides=FEATURES)
     plan = make_plan(open_rows, document, request, say, rows=rows)
-    return replace(plan, predicted={**plan.predicted, **tried})
+    return _add_predictions(plan, Predictions(shares=shares))
 
 
 def choose_guides(evaluation: HoldOutEvaluation, request: PlanRequest, threshold: int) -> PlanRequest:
@@ -146,19 +128,13 @@ def choose_guides(evaluation: HoldOutEvaluation, request: PlanRequest, threshold
     return cuts if scores[1] < _LESS_BY_CUTS * scores[0] else features
 
 
-def choose_method(
-    evaluation: HoldOutEvaluation,
-    request: PlanRequest,
-    threshold: int,
-    say: Progress,
-    objective: str = BYTES,
-) -> PlanRequest:
-    """Return the request with the method that takes the least; of equals the first of the candidates.
+def choose_method(evaluation: HoldOutEvaluation, request: PlanRequest, threshold: int, say: Progress) -> PlanRequest:
+    """Return the request with the method by which queries read the least; of equals the first of the candidates.
 
-    Methods that read about the fewest bytes on a sample of rows are compared again, by the objective, on whole
-    segments, where blocks have their full size and their order of rows. Several layouts have to read clearly less than
-    the best single one: a query pays for joining rows, so a small gain, or one that the queries held out don't prove,
-    does not count. Copies are tried only where the user gave a storage budget for them.
+    Methods that read about the fewest bytes on a sample of rows are compared again on whole segments, where blocks
+    have their full size and their order of rows. Several layouts have to read clearly less than the best single one: a
+    query pays for joining rows, so a small gain, or one that the queries held out don't prove, does not count. Copies
+    are tried only where the user gave a storage budget for them.
 
     Raises:
         PlanError: no method can plan for the queries.
@@ -178,10 +154,7 @@ def choose_method(
         raise PlanError("no method can plan for these queries; name one with --method to see why")
     fewest = min(map(_score, evaluation.evaluated))
     close = [trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest]
-    singles = [trial for trial in evaluation.evaluated if _has_one_layout(trial)]
-    if objective != BYTES and singles and not any(map(_has_one_layout, close)):
-        close.append(min(singles, key=_score))  # what reads more bytes may read fewer cells
-    close = evaluation.score_again(close, objective)
+    close = evaluation.score_again(close)
     chosen = choose_best(close, evaluation.held)
     _explain_choice(close, chosen, evaluation.held, say)
     if chosen.request.row_order == (AUTO,) and not request.tune:  # tuning may find other parameters yet

@@ -49,14 +49,9 @@ from layoutopt.planning.sample_evaluation import (
     draw_sample,
     evaluate_on_sample,
 )
-from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
+from layoutopt.planning.segment_evaluation import Trial, try_on_segments
 from layoutopt.planning.source_profile import SAMPLE_ROWS, features_within
 
-BYTES: Final = "bytes"
-CELLS: Final = "cells"
-
-# The share of resamples, the worst, by whose mean a plan is judged.
-_WORST_SHARE: Final = 0.25
 _DRAWS: Final = 1_000
 # The share of draws in which a plan has to read less.
 _SURE: Final = 0.95
@@ -65,26 +60,15 @@ _DEVIATIONS: Final = 1.645
 _MOST_STATEMENTS: Final = 100_000
 
 
-def _measure_amounts(result: TrialResult, objective: str) -> tuple[Floats, Floats]:
-    """Return what each query reads and what its full scan would, ``float64[queries]``, in bytes or cells.
-
-    The bytes that are read include those of the catalog.
-    """
-    if objective == CELLS:
-        return np.array(result.cells), np.array(result.full_cells)
-    return np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.metadata_chunks), np.array(result.full)
-
-
 @dataclass(frozen=True)
 class EvaluatedPlan:
     """A plan that was evaluated.
 
     Attributes:
         threshold: T of its features, in queries of the whole log.
-        score: the share of full scans that the queries held out read, or of the worst resamples of them.
+        score: the share of full scans that the queries held out read.
         read: what each of them reads.
         plans: one for each fold's training queries, if available.
-        by: the objective of ``score`` and ``read``.
         scanned: if tried on segments, the bytes of column chunks alone that each query reads, times its weight.
         stored: if tried on segments, the bytes of the columns that the log uses, of the whole table.
         row_orders: if tried on segments, the order of rows of each layout.
@@ -95,7 +79,6 @@ class EvaluatedPlan:
     score: float
     read: BytesRead = NOTHING_READ
     plans: tuple[Plan, ...] = ()
-    by: str = BYTES
     scanned: tuple[float, ...] = ()
     stored: float = 0.0
     row_orders: tuple[tuple[str, ...], ...] = ()
@@ -168,10 +151,10 @@ class HoldOutEvaluation:
         self.evaluated.append(self._with_score(EvaluatedPlan(request, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
 
-    def score_again(self, trials: Sequence[EvaluatedPlan], objective: str = BYTES) -> list[EvaluatedPlan]:
-        """Judge some of the evaluated plans, of one T, by an objective on whole segments, and replace their scores.
+    def score_again(self, trials: Sequence[EvaluatedPlan]) -> list[EvaluatedPlan]:
+        """Judge some of the evaluated plans, of one T, on whole segments, and replace their scores.
 
-        They stay unchanged where there are no rows.
+        What is read includes bytes of the catalog. Plans stay unchanged where there are no rows.
         """
         if self.rows is None or not trials:
             return list(trials)
@@ -179,22 +162,21 @@ class HoldOutEvaluation:
         plans = [_build_trial(trial.request, plan) for trial in trials for plan in trial.plans]
         results = try_on_segments(self.rows, plans, self.held)
         # One full scan for all trials: rows that are sorted better make the whole table smaller, too.
-        amounts = [_measure_amounts(result, objective) for result in results]
-        full = np.max([scan for _, scan in amounts], axis=0)
+        full = np.max([result.full for result in results], axis=0)
         count = len(self.folds)
         again = []
         for number, trial in enumerate(trials):
             own = slice(number * count, (number + 1) * count)
             fold_results = results[own]
             scanned = self._select_own([np.array(result.read) for result in fold_results])
+            chunks = self._select_own([np.array(result.metadata_chunks) for result in fold_results])
             evaluated = replace(
                 trial,
-                by=objective,
                 scanned=tuple((self._weights * scanned).tolist()),
                 stored=float(np.mean([result.stored for result in fold_results])),
                 row_orders=tuple(layout.row_order for layout in fold_results[-1].plan.scheme.layouts),
             )
-            read = self._weights * self._select_own([read for read, _ in amounts[own]])
+            read = self._weights * (scanned + CATALOG_BYTES_A_CHUNK * chunks)
             bytes_read = BytesRead(tuple(read.tolist()), tuple((self._weights * full).tolist()))
             again.append(self._with_score(evaluated, bytes_read))
         for before, after in zip(trials, again, strict=True):
@@ -214,8 +196,7 @@ class HoldOutEvaluation:
         return own
 
     def _with_score(self, trial: EvaluatedPlan, read: BytesRead) -> EvaluatedPlan:
-        score = worst_fraction(read, self.held, trial.request.resamples, trial.request.seed)
-        return replace(trial, score=round(score, 6), read=read)
+        return replace(trial, score=round(read.fraction, 6), read=read)
 
     def _plan(self, document: FeaturesDocument, request: PlanRequest) -> Plan:
         request = replace(request, partition_by=self._by)
@@ -317,32 +298,24 @@ def _name_trial(request: PlanRequest) -> str:
     return f"{request.method}{by}"
 
 
-def worst_fraction(read: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> float:
-    """Return the share of full scans that is read; with resamples the mean of the worst quarter of them.
+def resample_fractions(read: BytesRead, queries: Sequence[Query]) -> Floats:
+    """Return the share of full scans that is read in each resample, ``float64[resamples]``; always the same.
 
-    A resample draws as many statements as there are, with replacement (the bootstrap): a plan that depends on a few of
-    them is bad on the resamples without these. ``queries`` are classes, in the order of ``read``.
+    A resample draws as many statements as there are, with replacement (the bootstrap). ``queries`` are classes, in the
+    order of ``read``.
     """
-    if not resamples:
-        return read.fraction
-    fractions = resample_fractions(read, queries, resamples, seed)
-    return float(np.sort(fractions)[-max(1, math.ceil(_WORST_SHARE * resamples)) :].mean())
-
-
-def resample_fractions(read: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> Floats:
-    """Return the share of full scans that is read in each resample, ``float64[resamples]``; the same for one seed."""
     weights = np.array([query.weight for query in queries])
     statements = max(1, round(weights.sum()))
-    draws = np.random.default_rng(seed).multinomial(statements, weights / weights.sum(), size=resamples)
+    draws = np.random.default_rng(0).multinomial(statements, weights / weights.sum(), size=_DRAWS)
     factors = draws / weights
     full = factors @ np.array(read.full)
-    shares: Floats = np.divide(factors @ np.array(read.read), full, out=np.zeros(resamples), where=full > 0)
+    shares: Floats = np.divide(factors @ np.array(read.read), full, out=np.zeros(_DRAWS), where=full > 0)
     return shares
 
 
 def score_deviation(trial: EvaluatedPlan, held: Sequence[Query]) -> float:
     """Return the standard deviation of the share of full scans that a plan reads, over queries like those held out."""
-    return float(resample_fractions(trial.read, held, _DRAWS, seed=0).std())
+    return float(resample_fractions(trial.read, held).std())
 
 
 def reads_clearly_less(first: EvaluatedPlan, second: EvaluatedPlan, held: Sequence[Query]) -> bool:
@@ -367,8 +340,7 @@ def statements_to_tell(first: EvaluatedPlan, second: EvaluatedPlan, held: Sequen
 
 def _resample_difference(first: EvaluatedPlan, second: EvaluatedPlan, held: Sequence[Query]) -> Floats:
     """Return how much less of full scans the first plan reads in each draw, ``float64[draws]``."""
-    first_fractions = resample_fractions(first.read, held, _DRAWS, seed=0)
-    return resample_fractions(second.read, held, _DRAWS, seed=0) - first_fractions
+    return resample_fractions(second.read, held) - resample_fractions(first.read, held)
 
 
 def score_all(

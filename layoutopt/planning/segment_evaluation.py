@@ -29,7 +29,6 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
-from layoutopt.inspect.cost import count_work
 from layoutopt.model.arrays import Floats, Ints, spread
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
@@ -68,7 +67,6 @@ _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
     "read array<double>, full array<double>, metadata_chunks array<double>, "
-    "cells array<double>, full_cells array<double>, "
     "read_sorted array<double>, full_sorted array<double>, reached array<double>, "
     "stored array<double>, stored_sorted array<double>"
 )
@@ -80,8 +78,6 @@ _RESULT = pa.schema(
         ("read", pa.list_(pa.float64())),
         ("full", pa.list_(pa.float64())),
         ("metadata_chunks", pa.list_(pa.float64())),
-        ("cells", pa.list_(pa.float64())),  # with tids
-        ("full_cells", pa.list_(pa.float64())),
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched
         ("full_sorted", pa.list_(pa.float64())),
         ("reached", pa.list_(pa.float64())),
@@ -90,10 +86,8 @@ _RESULT = pa.schema(
     ]
 )
 # For each figure that differs by partition, the figure of a sample that estimates it.
-_ROUGH_FIGURES: Final = MappingProxyType(
-    {"read": "read", "cells": "read", "metadata_chunks": "reached", "reached": "reached"}
-)
-_FIGURES: Final = (*_ROUGH_FIGURES, "full", "full_cells", "stored")
+_ROUGH_FIGURES: Final = MappingProxyType({"read": "read", "metadata_chunks": "reached", "reached": "reached"})
+_FIGURES: Final = (*_ROUGH_FIGURES, "full", "stored")
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,6 @@ class TrialResult:
         read: the bytes read.
         full: the bytes of a full scan of its columns.
         metadata_chunks: column chunks of the blocks whose metadata it reads.
-        cells, full_cells: the cells and tids that it reads, and those of a full scan.
         reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
         stored: the bytes of all layouts' columns that the plan or the queries use; with tids.
     """
@@ -122,8 +115,6 @@ class TrialResult:
     read: tuple[float, ...]
     full: tuple[float, ...]
     metadata_chunks: tuple[float, ...]
-    cells: tuple[float, ...] = ()
-    full_cells: tuple[float, ...] = ()
     reached: tuple[float, ...] = ()
     stored: float = 0.0
 
@@ -381,11 +372,10 @@ def _try_plans(
         before = after = measure_query_bytes(tried.table, job.plan, queries, tried.pruned)
         if tried.sorted is not tried.table:
             after = measure_query_bytes(tried.sorted, job.plan, queries, tried.pruned_sorted)
-        cells = _count_query_cells(tried.table, queries, tried.pruned)
         stored = [
             [float(sum(source.blocks.bytes.sum() for source in table.sources))] for table in (tried.table, tried.sorted)
         ]
-        values = [number, segment_number, tried.orders, *before[:3], *cells, *after[:2], before[3], *stored]
+        values = [number, segment_number, tried.orders, *before[:3], *after[:2], before[3], *stored]
         arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
@@ -463,16 +453,3 @@ def measure_query_bytes(
         result.metadata_chunks.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
         result.reached.append(full if is_reached.any() else 0.0)
     return result
-
-
-def _count_query_cells(
-    table: Table, queries: Sequence[Query], pruned_plans: Sequence[PrunedPlan]
-) -> tuple[list[float], list[float]]:
-    """Return the cells and tids that each query reads, and those of a full scan of its columns."""
-
-    @cache
-    def full_scan(columns: tuple[str, ...]) -> float:
-        return float(count_work(table.prune(TRUE, columns)).values)
-
-    cells = [float(count_work([pruned]).values) for pruned in pruned_plans]
-    return cells, [full_scan(tuple(query.columns)) for query in queries]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyiceberg import types
@@ -63,7 +63,7 @@ class FileEntry:
         spec: the id of its partition spec.
         partition: the values of the spec's fields.
         constants: columns that the file lacks and that have one value (or NULL) in all its rows.
-        deletes: the places of its delete files in :attr:`ExternalTable.deletes`.
+        deletes: the places of its delete files in :attr:`IcebergSource.deletes`.
     """
 
     path: str
@@ -82,33 +82,6 @@ class DeleteFile:
     size: int
     rows: int
     spec: int
-
-
-class ExternalTable(Protocol):
-    """An external source at one moment, shown as an Iceberg table."""
-
-    @property
-    def snapshot(self) -> int:
-        """The Iceberg snapshot id."""
-
-    @property
-    def files(self) -> Mapping[str, FileEntry]:
-        """The data files by file key."""
-
-    @property
-    def deletes(self) -> Sequence[DeleteFile]:
-        """The delete files."""
-
-    @property
-    def rounded(self) -> frozenset[str]:
-        """Double columns that some file stores as float, to which readers may round a filter's literals."""
-
-    @property
-    def constants(self) -> tuple[Column, ...]:
-        """The columns that some file lacks."""
-
-    def metadata(self, manifests: ManifestFolder) -> str:
-        """Return Iceberg's metadata as JSON; raises OSError if manifests can't be written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -545,6 +518,10 @@ class NamedSource:
             for key, file in sorted(files.items())
         ]
         return [folder.write_manifest(name, schema, self.snapshot, 1, entries)]
+
+
+# An external source at one moment, shown as an Iceberg table.
+ExternalTable: TypeAlias = IcebergSource | NamedSource
 
 
 def named_source(catalog: Catalog, held: Sequence[FileWithSchema], listed_ms: int) -> NamedSource:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from layoutopt.catalog.file_sizes import describe_file_sizes
@@ -23,6 +23,7 @@ from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require
+from layoutopt.model.summary import Report
 from layoutopt.publish.contents import IN_CATALOG, DataFile, View, find_sizes, find_views, list_files
 from layoutopt.publish.table_format import DesiredState, NewFile, PlaceState, PublishHook, Target
 
@@ -57,7 +58,7 @@ class PublishedTable:
 
 
 @dataclass(frozen=True)
-class PublishReport:
+class PublishReport(Report):
     """The result of a publication.
 
     Attributes:
@@ -72,10 +73,6 @@ class PublishReport:
     snapshot: int
     shown: tuple[PublishedTable, ...]
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 def publish(root: str, publication: Publication, at: PublishHook = lambda point: None) -> PublishReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.evaluate import Evaluation, EvaluationTotals, QueryEvaluation, WorstQuery
-from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.report.texts import format_bytes, shorten
 
 READ: Final = "read"
@@ -251,57 +250,7 @@ def plot_regained(curve: Sequence[tuple[float, float]], path: Path) -> None:
     axes.set(xlabel="% of the table's bytes rewritten", ylabel="% of the possible gain", xlim=(0, 100))
     axes.set(ylim=(0, 102))
     axes.legend(loc="lower right", frameon=False)
-    _save_plot(figure, path)
-
-
-def _save_plot(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path)
     except ValueError as error:
         raise SettingError(f"unknown format of the plot {str(path)!r}: expected .png, .svg or .pdf") from error
-
-
-def plot_tuning(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
-    """Plot what hold-out queries read over T, numFeat and block sizes, like the thesis's figures 3.6 and 3.7.
-
-    Raises:
-        SettingError: the suffix is unknown.
-        OSError: the file can't be written.
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    over_t, over_features, over_blocks = figure.subplots(1, 3)
-    first = evaluated[0].request.block_rows
-    grid = [trial for trial in evaluated if trial.request.block_rows == first]
-    best = min(grid, key=lambda trial: trial.score)
-    same = (best.threshold, best.request.num_features)
-    blocks = [trial for trial in evaluated if (trial.threshold, trial.request.num_features) == same]
-
-    def threshold(trial: EvaluatedPlan) -> int:
-        return trial.threshold
-
-    def num_features(trial: EvaluatedPlan) -> int | None:
-        return trial.request.num_features
-
-    _plot_scores(over_t, grid, "T", threshold, "numFeat", num_features)
-    _plot_scores(over_features, grid, "numFeat", num_features, "T", threshold)
-    _plot_scores(over_blocks, blocks, "rows per block", lambda trial: trial.request.block_rows, "T", threshold)
-    over_blocks.set_xscale("log")
-    _save_plot(figure, path)
-
-
-def _plot_scores(
-    axes: Any,
-    evaluated: Sequence[EvaluatedPlan],
-    label: str,
-    x: Callable[[EvaluatedPlan], Any],
-    series_label: str,
-    series: Callable[[EvaluatedPlan], Any],
-) -> None:
-    for value in sorted(set(map(series, evaluated))):
-        trials = sorted((trial for trial in evaluated if series(trial) == value), key=x)
-        scores = [100 * trial.score for trial in trials]
-        axes.plot([x(trial) for trial in trials], scores, "o-", label=f"{series_label} = {value}")
-    axes.set(xlabel=label, ylabel="% of the bytes of full scans", ylim=(0, None))
-    axes.legend()

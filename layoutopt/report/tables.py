@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.predicates import describe_all
-from layoutopt.model.predictions import held_out_shares, held_out_spreads, predictions_by_budget, select_own_predictions
+from layoutopt.model.predictions import Predictions
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _HISTORY = ("parent", "created_at", "operation", "partitions", "rows", "changed"
 
 def plan_report(plan: Plan, output: Path) -> dict[str, object]:
     """Return the JSON value of a new plan."""
+    predictions = Predictions.parse(plan.predicted)
     return {
         "output": str(output),
         "digest": plan.digest,
@@ -43,13 +44,10 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "features": [describe_all(feature.predicates) for feature in plan.features],
         "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
         "indexes": [str(index) for index in plan.indexes],
-        "predicted": select_own_predictions(plan.predicted),
-        "curve": [
-            {"storage_budget": budget, **figures} for budget, figures in predictions_by_budget(plan.predicted).items()
-        ],
-        "tried": held_out_shares(plan.predicted),
-        "spread": held_out_spreads(plan.predicted),
-        **{f"tried_by_{by}": trials for by in ("cells",) if (trials := held_out_shares(plan.predicted, by))},
+        "predicted": predictions.own,
+        "curve": [{"storage_budget": budget, **figures} for budget, figures in predictions.by_budget.items()],
+        "tried": predictions.shares,
+        "spread": predictions.spreads,
     }
 
 
@@ -64,13 +62,13 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
             console.print(Text(printable(f"rows within blocks{name} are sorted by {', '.join(layout.row_order)}")))
     if plan.indexes:
         console.print(Text(printable(f"indexes: {', '.join(map(str, plan.indexes))}")))
-    for name, value in select_own_predictions(plan.predicted).items():
+    predictions = Predictions.parse(plan.predicted)
+    for name, value in predictions.own.items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
-    if budgets := predictions_by_budget(plan.predicted):
-        console.print(_make_curve_table(budgets))
-    for by in ("bytes", "cells"):
-        if trials := held_out_shares(plan.predicted, by):
-            console.print(_make_trials_table(trials, held_out_spreads(plan.predicted, by), f"{by} read"))
+    if predictions.by_budget:
+        console.print(_make_curve_table(predictions.by_budget))
+    if predictions.shares:
+        console.print(_make_trials_table(predictions))
     console.print(Text(f"Written: {output}"))
 
 
@@ -99,13 +97,14 @@ def _make_curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
     return table
 
 
-def _make_trials_table(trials: Mapping[str, float], spread: Mapping[str, float], unit: str) -> Table:
+def _make_trials_table(predictions: Predictions) -> Table:
     """Return a table of the methods or parameters tried on hold-out queries, the best first."""
     table = Table(title="trials on hold-out queries of the log", title_justify="left")
     table.add_column("trial")
-    table.add_column(f"{unit} of full scans", justify="right")
-    for label, fraction in trials.items():
-        table.add_row(label, f"{fraction:.2%}" + (f" ± {spread[label]:.2%}" if label in spread else ""))
+    table.add_column("bytes read of full scans", justify="right")
+    for label, share in predictions.shares.items():
+        spread = predictions.spreads.get(label)
+        table.add_row(label, f"{share:.2%}" + (f" ± {spread:.2%}" if spread is not None else ""))
     return table
 
 

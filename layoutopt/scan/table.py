@@ -206,10 +206,6 @@ class Table(OpenedTable):
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)
         return Scan(self, sql, reads, settings, named)
 
-    def reads_under(self, sql: str, settings: SessionSettings) -> tuple[TableRead, ...]:
-        """Return what each mention of the table in a SQL text reads; raises as :meth:`scan`."""
-        return self._plan_reads(sql, settings, {self.name: self})
-
     def _plan_reads(self, sql: str, settings: SessionSettings, named: Mapping[str, Table]) -> tuple[TableRead, ...]:
         mentions = self._mentions(sql, _list_schemas(named), settings, tuple(self.udfs.items()))
         return tuple(plan_read(named[scan.table], scan, settings) for scan in mentions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -46,16 +45,10 @@ class Chunk:
     rows: int
 
 
-class Cutter(Protocol):
-    """Assigns a partition's chunks, in the source's order, to segments with rising numbers from 0."""
-
-    def __call__(self, rows: Sequence[int], segment_rows: int) -> list[int]:
-        """Return the segment of each chunk, given its rows; segments have at most ``segment_rows``."""
-        ...
-
-
 def cut_in_input_order(rows: Sequence[int], segment_rows: int) -> list[int]:
-    """Cut segments of nearly equal size along the source's order, above ``segment_rows`` only where one chunk is.
+    """Return the segment of each chunk of a partition, from 0, given the chunks' rows.
+
+    Segments are of nearly equal size along the source's order, above ``segment_rows`` only where one chunk is.
 
     >>> cut_in_input_order([4, 4, 4, 4], segment_rows=12)
     [0, 0, 1, 1]
@@ -100,16 +93,14 @@ def chunks_from_counts(counts: Mapping[PlainValue, int | None], segment_rows: in
     return [Chunk(value, 0, rows) for value, rows in counts.items() if rows] or None
 
 
-def cut_segments(
-    chunks: Iterable[Chunk], segment_rows: int, cutter: Cutter = cut_in_input_order
-) -> tuple[Segment, ...]:
+def cut_segments(chunks: Iterable[Chunk], segment_rows: int) -> tuple[Segment, ...]:
     """Cut chunks, in the source's order, into segments numbered by partition value (NULL first) and then position."""
     by_value: dict[PlainValue, list[Chunk]] = {}
     for chunk in chunks:
         by_value.setdefault(chunk.value, []).append(chunk)
     segments: list[Segment] = []
     for value in sorted(by_value, key=null_first_key):
-        cut = cutter([chunk.rows for chunk in by_value[value]], segment_rows)
+        cut = cut_in_input_order([chunk.rows for chunk in by_value[value]], segment_rows)
         for number in range(cut[-1] + 1):
             members = [chunk for chunk, segment in zip(by_value[value], cut, strict=True) if segment == number]
             low = members[0].low if number else 0

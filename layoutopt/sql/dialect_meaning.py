@@ -485,7 +485,7 @@ class _Translator:
             if instant is not None and self._traits.utc:
                 node.replace(_instant(instant))
                 return []
-        for pattern, meaning in _find_meanings(self._dialect, _key(node)):
+        for pattern, meaning in _meanings(self._dialect).get(_key(node), ()):
             operands: dict[str, exp.Expr] = {}
             if _match(pattern, node, operands):
                 return self._replace(node, meaning, operands)
@@ -735,10 +735,6 @@ def list_meanings(dialect: str) -> Iterator[tuple[str, str]]:
     for line in filter(None, map(str.strip, text.splitlines())):
         source, _, meaning = line.partition("=>")
         yield source.strip(), meaning.strip()
-
-
-def _find_meanings(dialect: str, key: object) -> Sequence[tuple[exp.Expr, exp.Expr]]:
-    return _meanings(dialect).get(key, ())
 
 
 def _key(node: exp.Expr) -> object:

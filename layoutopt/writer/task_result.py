@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, overload
 
 import numpy as np
@@ -21,6 +21,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
+from layoutopt.model.summary import Report
 
 _VALUES: Final = b"layoutopt.result"
 # Blocks are an Arrow stream, since Spark has no name for some of their types.
@@ -194,7 +195,7 @@ def combine_task_results(
 
 
 @dataclass(frozen=True)
-class LoadReport:
+class LoadReport(Report):
     """What a load did.
 
     Attributes:
@@ -216,10 +217,6 @@ class LoadReport:
     bytes: int
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 def load_report(

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog import manifest_writing
-from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.commit import Basis, CommitHook, commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.commit import Load as NewLoad
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.snapshot import Snapshot, read_snapshot
 from layoutopt.catalog.statistics import block_statistics
@@ -111,7 +112,7 @@ def commit(
     blocks = [_write(files, load_id, year, attempt, 10 * place) for place, year in enumerate(years)]
     table = pa.concat_tables(blocks)
     entries = partition_entries(table, plan, load_id, {str(year): year for year in years})
-    return commit_load(files, base, plan, load_id, entries, table, at=at)
+    return commit_load(files, NewLoad(Basis(snapshot=base), plan, load_id, entries, table), at)
 
 
 def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int) -> pa.Table:

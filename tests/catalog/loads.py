@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import block_schema
-from layoutopt.catalog.commit import CommitHook, commit_load, partition_entries
+from layoutopt.catalog.commit import Basis, CommitHook, Load, commit_load, partition_entries
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_files import PackedIndexes
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
@@ -55,6 +56,7 @@ def plan_of(schema: Schema = SCHEMA, partition_by: str | None = "year", seed: in
 
 
 PLAN = plan_of()
+NEW = Basis(snapshot=None)
 FOOTER = "f00" * 10  # nobody reads these loads' files
 
 
@@ -150,9 +152,17 @@ class SmallLoad:
         """The partitions' entries."""
         return partition_entries(self.blocks, self.plan, self.load_id, {partition_key(y): y for y in self.years})
 
-    def commit(self, files: TableFiles, base: Snapshot | None, **options: Any) -> Snapshot:
-        """Commit the load, with options of :func:`commit_load`."""
-        return commit_load(files, base, self.plan, self.load_id, self.entries, self.blocks, **options)
+    def commit(
+        self,
+        files: TableFiles,
+        base: Snapshot | None,
+        at: CommitHook = lambda point: None,
+        indexes: Sequence[PackedIndexes] = (),
+        **options: Any,
+    ) -> Snapshot:
+        """Commit the load, with options of :class:`Basis`."""
+        basis = Basis(snapshot=base, **options)
+        return commit_load(files, Load(basis, self.plan, self.load_id, self.entries, self.blocks, indexes), at)
 
     def with_seed(self, seed: int) -> SmallLoad:
         """The same load under another plan."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
-from layoutopt.catalog.commit import CRASH_POINTS, commit_load, ensure_table_root
+from layoutopt.catalog.commit import CRASH_POINTS, Load, commit_load, ensure_table_root
 from layoutopt.catalog.history import history
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, snapshot_numbers
@@ -22,7 +22,7 @@ from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, 
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col
 from layoutopt.model.schema import Column, Schema
-from tests.catalog.loads import SCHEMA, Killed, SmallLoad, kill_at, plan_of, run_threads
+from tests.catalog.loads import NEW, SCHEMA, Killed, SmallLoad, kill_at, plan_of, run_threads
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_entries_that_are_not_the_blocks_own_are_refused(files: TableFiles) -> N
     wrong_sums = [replace(load.entries[0], checksums={"x": 1}), load.entries[1]]
     for entries in (wrong_rows, wrong_sums, load.entries[:1], [*load.entries, load.entries[0]]):
         with pytest.raises(CatalogError, match=r"199[45]|twice"):
-            commit_load(files, None, load.plan, "l1", entries, load.blocks)
+            commit_load(files, Load(NEW, load.plan, "l1", entries, load.blocks))
     assert snapshot_numbers(files) == ()
 
 
@@ -227,14 +227,14 @@ def test_indexes_of_other_blocks_are_refused(files: TableFiles) -> None:
     cases: tuple[list[PackedIndexes], ...] = ([], [[]], [[first]])
     for indexes in cases:
         with pytest.raises(CatalogError, match="index x:value-list:10 was measured for"):
-            commit_load(files, None, plan, "l1", load.entries, load.blocks, indexes=indexes)
+            commit_load(files, Load(NEW, plan, "l1", load.entries, load.blocks, indexes))
     assert snapshot_numbers(files) == ()
 
 
 def test_a_partition_without_rows_is_committed(files: TableFiles) -> None:
     load = SmallLoad()
     empty = replace(load.entries[0], key="1995", value=1995, rows=0, checksums=dict.fromkeys(SCHEMA.names, 0))
-    commit_load(files, None, load.plan, "l1", [*load.entries, empty], load.blocks)
+    commit_load(files, Load(NEW, load.plan, "l1", [*load.entries, empty], load.blocks))
     catalog = Catalog.open(files.root)
     assert [(entry.key, table.n) for entry, table in catalog.block_tables()] == [("1994", 2), ("1995", 0)]
 

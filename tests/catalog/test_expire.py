@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.catalog import manifest_writing
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.commit import Load, commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.expire import EXPIRE_POINTS, expire
 from layoutopt.catalog.history import history
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
@@ -28,7 +28,7 @@ from layoutopt.errors import CommitConflictError, NotATableError, SettingError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import MANIFESTS_ALWAYS, check_contents, check_nothing_is_left, commit, read
-from tests.catalog.loads import ROWS, Killed, blocks_of, kill_at, plan_of
+from tests.catalog.loads import NEW, ROWS, Killed, blocks_of, kill_at, plan_of
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def empty_partitions(root: Path, type: str, values: Sequence[PlainValue]) -> Tab
     names = PartitionNames.of(schema, "p")
     blocks = blocks_of(ROWS.rename_columns(["p", "x", "s"]).slice(0, 0), [0], plan_of()).slice(0, 0)
     entries = partition_entries(blocks, plan, "l1", {names.key(value): names.scalar(value) for value in values})
-    commit_load(files, None, plan, "l1", entries, blocks)
+    commit_load(files, Load(NEW, plan, "l1", entries, blocks))
     return files
 
 
@@ -241,7 +241,7 @@ def test_a_folder_without_partitions_is_refused(empty: TableFiles, tmp_path: Pat
         expire(empty, before="1")
     whole = plan_of(partition_by=None)
     blocks = blocks_of(ROWS, [0, 4], whole, "all")
-    commit_load(empty, None, whole, "l1", partition_entries(blocks, whole, "l1", {"all": None}), blocks)
+    commit_load(empty, Load(NEW, whole, "l1", partition_entries(blocks, whole, "l1", {"all": None}), blocks))
     with pytest.raises(SettingError, match="has no partitions to expire"):
         expire(empty, before="1")
 

@@ -18,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from layoutopt.catalog import manifest_writing
 from layoutopt.catalog import vacuum as vacuums
-from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.commit import Basis, CommitHook, Load, commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
 from layoutopt.catalog.history import history
 from layoutopt.catalog.load_check import Content
@@ -226,7 +226,7 @@ def test_a_load_slower_than_the_retention_is_refused_not_broken(files: TableFile
     assert not files.exists(path)
     entries = partition_entries(load.blocks, load.plan, "l1", {"1995": 1995})
     with pytest.raises(CommitConflictError, match=r"vacuum removed 'data/1995/l1'"):
-        commit_load(files, base, load.plan, "l1", entries, load.blocks, whole_table=True)
+        commit_load(files, Load(Basis(snapshot=base, whole_table=True), load.plan, "l1", entries, load.blocks))
     assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
 
 

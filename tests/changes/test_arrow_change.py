@@ -18,13 +18,13 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.changes import arrow_change
-from layoutopt.changes.arrow_change import change_without_spark
 from layoutopt.changes.commit import ChangeReport
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.scan.table import open_table
+from tests.changes.without_spark import change_without_spark
 from tests.effort import examples
 from tests.scan.builder import build, building
 from tests.scan.layouts import SCHEMES

@@ -102,7 +102,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("query table", 2, ("sql", "missing")),
     ("status table --colour", 2, ("--colour",)),
     ("plan rows.parquet --method gospel", 2, ("method", "'gospel'", "did you mean 'gsop'")),
-    ("plan rows.parquet --objective byte", 2, ("objective", "'byte'", "did you mean 'bytes'")),
+    ("plan rows.parquet --budget-unit byte", 2, ("budget-unit", "'byte'", "did you mean 'bytes'")),
     ("plan rows.parquet --block-rows many", 2, ("block-rows", "'many'", "whole number")),
     ("plan rows.parquet --block-rows 0", 2, ("block-rows", "'0'", "at least 1")),
     ("plan rows.parquet --file-bytes 12XB", 2, ("file-bytes", "'12XB'")),
@@ -117,7 +117,6 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("publish table --as hudi", 2, ("as", "'hudi'", "delta", "iceberg")),
     ("publish table", 2, ("--as", "missing")),
     ("serve table --port 99999", 2, ("port", "'99999'", "65535")),
-    ("bench demos", 2, ("experiment", "'demos'", "did you mean 'demo'")),
     ("optimize table --budget-share 5", 2, ("budget-share", "'5'")),
     # The configuration.
     ("analyze log.sql --schema rows.parquet --conf key.toml", 2, ("'num-feature'", "did you mean 'num-features'")),

@@ -22,7 +22,7 @@ BLOCKS = [(page, block) for page in PAGES for block in blocks_of(page)]
 PROSE = (*PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")),
          *sorted((ROOT / "docs/decisions").glob("*.md")), ROOT / "layoutopt/scan/REASONS.md")  # fmt: skip
 # Flags of other programs.
-OTHER_FLAGS = ("--py-files",)
+OTHER_FLAGS = ("--py-files", "--folder", "--sf")  # of spark-submit, and of the experiments
 # What a shell block may have besides the project's own commands.
 OTHER_COMMANDS = ("export", "mkdir", "python3", ".")
 

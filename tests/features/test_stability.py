@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from layoutopt.features.stability import commonality, plot, stability, unseen_shares
+from layoutopt.features.stability import commonality, stability, unseen_shares
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import OVER_21, PRODUCT, SHIRTS, SHOES, is_in, query, workload
@@ -54,11 +53,6 @@ def test_a_workload_without_filters_has_empty_curves() -> None:
     assert commonality([query()]).at(0.5) == 0.0
     assert stability([query()]).at(0.5) == 0.0
     assert stability([]).at(1.0) == 0.0
-
-
-def test_the_plot_is_an_image(tmp_path: Path) -> None:
-    plot(workload((SHOES,), (SHIRTS,)), tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))

@@ -150,7 +150,7 @@ def test_a_crash_leaves_the_table_as_it_was_or_with_all_rows(
             raise KilledError
 
     settings = AppendRequest(table_path=table.path, source=table.source(30))
-    dying = lambda *given, at, **more: commit_load(*given, at=die, **more)  # noqa: E731
+    dying = lambda files, load, at: commit_load(files, load, die)  # noqa: E731
     monkeypatch.setattr("layoutopt.loading.load.commit_load", dying)
     with pytest.raises(KilledError):
         append_few_rows(settings, no_spark)

@@ -16,7 +16,7 @@ from layoutopt.methods.interface import PartitionHistogram, PlanningCache, PlanR
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
-from layoutopt.model.predictions import predictions_by_budget, select_own_predictions
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
 from layoutopt.planning.source_profile import CountRequest, sample_histograms
 from layoutopt.scan.table import Table, open_table
@@ -78,17 +78,17 @@ def stored_cells(table: Table) -> float:
 
 
 def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: Plan) -> None:
-    found = predictions_by_budget(plan.predicted)
+    found = Predictions.parse(plan.predicted).by_budget
     assert list(found) == [1.0, 1.1, 1.4]
     fractions = [found[budget]["cells_and_tids_fraction"] for budget in found]
     assert fractions[0] >= fractions[1] >= fractions[2]
     assert fractions[2] < fractions[0]
     assert all(found[budget]["storage_cells"] <= budget + 1e-6 for budget in found)
     assert all(found[budget]["storage_bytes"] > 0 < found[budget]["bytes_fraction"] for budget in found)
-    chosen = select_own_predictions(plan.predicted)
+    chosen = dict(Predictions.parse(plan.predicted).own)
     # Bytes read are predicted by the search for every budget, and for the plan by rehearsing segments.
-    assert chosen.pop("bytes_fraction") > 0 < found[1.4].pop("bytes_fraction")
-    assert chosen == pytest.approx(found[1.4])
+    assert chosen.pop("bytes_fraction") > 0
+    assert chosen == pytest.approx({name: found[1.4][name] for name in chosen})
 
 
 @pytest.mark.long

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from layoutopt.model.vectors import VectorCounts, distinct, pack
-from layoutopt.partitioning.objective import Partition
+from layoutopt.model.vectors import VectorCounts, distinct, pack, unpack
+from layoutopt.partitioning.objective import Objective, Partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +16,12 @@ class Segment:
     vectors: VectorCounts
     weights: np.ndarray
     min_rows: int
+
+
+def count_scanned(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
+    """Return the rows scanned, weighted: the objective summed over the rows of all blocks."""
+    unions = unpack(partition.unions(vectors), vectors.n_features)
+    return float(partition.sizes() @ objective.reading(unions))
 
 
 @st.composite

@@ -16,12 +16,12 @@ from layoutopt.partitioning.block_sizes import (
     min_rows_for,
     split_heavy,
 )
-from layoutopt.partitioning.objective import Objective, Partition, count_scanned
+from layoutopt.partitioning.objective import Objective, Partition
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.partitioning.ward import ward
 from tests.effort import examples
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
-from tests.partitioning.segments import Segment, random_segment, segments
+from tests.partitioning.segments import Segment, count_scanned, random_segment, segments
 
 
 @given(st.lists(st.integers(1, 10_000), max_size=8), st.integers(1, 200))

@@ -15,12 +15,11 @@ from layoutopt.partitioning.objective import (
     Objective,
     Partition,
     SkipSetObjective,
-    count_scanned,
     derive,
 )
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
-from tests.partitioning.segments import Segment, check_sizes, random_segment, segments
+from tests.partitioning.segments import Segment, check_sizes, count_scanned, random_segment, segments
 
 
 @given(segment=segments(), seed=st.integers(0, 20), skip_sets=st.booleans())

@@ -15,12 +15,11 @@ from layoutopt.partitioning.objective import (
     Objective,
     Partition,
     assign_rows,
-    count_scanned,
     derive,
     integer_weights,
 )
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
-from tests.partitioning.segments import Segment, random_segment, segments
+from tests.partitioning.segments import Segment, count_scanned, random_segment, segments
 
 
 def ints(*values: int) -> np.ndarray:

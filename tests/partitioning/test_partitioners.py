@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
 from layoutopt.model.vectors import VectorCounts, pack, unpack
-from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows, count_scanned
+from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.effort import examples
-from tests.partitioning.segments import Segment, check_sizes, random_segment, segments
+from tests.partitioning.segments import Segment, check_sizes, count_scanned, random_segment, segments
 
 SLOW = ("portfolio", "portfolio-high")
 every_partitioner = pytest.mark.parametrize("name", sorted(set(names("partitioners", PARTITIONERS)) - set(SLOW)))

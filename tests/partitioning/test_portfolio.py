@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning import qdtree as qdtree_module
-from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, count_scanned, derive
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, derive
 from layoutopt.partitioning.portfolio import EFFORTS, Effort, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
-from tests.partitioning.segments import Segment, check_sizes, random_segment, segments
+from tests.partitioning.segments import Segment, check_sizes, count_scanned, random_segment, segments
 
 
 @given(segment=segments(), seed=st.integers(0, 50), effort=st.sampled_from(["low", "default"]))

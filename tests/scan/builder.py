@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import INDEXES
-from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.commit import Basis, CommitHook, Load, commit_load, ensure_table_root, partition_entries
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
@@ -144,7 +144,8 @@ def build(
     empty = blocks_with_indexes(plan).empty_table()
     table, indexes = split_indexes(pa.concat_tables([empty, *blocks]))
     entries = partition_entries(table, plan, load_id, values)
-    commit_load(files, base, plan, load_id, entries, table, indexes=[indexes], operation=operation, marks=marks, at=at)
+    basis = Basis(snapshot=base, operation=operation, marks=marks)
+    commit_load(files, Load(basis, plan, load_id, entries, table, [indexes]), at)
     return open_table(str(root), key=building.key)
 
 

@@ -174,10 +174,6 @@ class ValueSet(HashedOnce, Record):
             return tuple(cast(Key, low) for low, _ in self.intervals)
         return None
 
-    def co_points(self) -> tuple[Key, ...] | None:
-        """Return the keys that are not in the set if these are single keys; else None."""
-        return self.complement().points()
-
 
 _ALL: Final = ValueSet(((None, None),))
 _EMPTY: Final = ValueSet(())

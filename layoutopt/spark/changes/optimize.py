@@ -22,7 +22,7 @@ from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, load
+from layoutopt.loading.load import LoadBasis, load
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
@@ -263,9 +263,9 @@ def _rewrite_partition(
         return write_layouts(change, level.rewrite(entries), watch)
     known = change.names.values_of(entries)
     values = change.read_stored_values([key]) if known is None else tuple(known.values())
-    basis = Basis(
-        change.table.catalog.snapshot,
-        f"the table {path!r}",
+    basis = LoadBasis(
+        snapshot=change.table.catalog.snapshot,
+        source=f"the table {path!r}",
         values=None if plan.partition_by is None else values,
         fingerprints={key: entries[0].source} if entries[0].source is not None else {},
         rows={key: sum(entry.live_rows for entry in entries)},

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.blocks import BlockTable, block_schema
-from layoutopt.catalog.commit import CommitHook, commit_load
+from layoutopt.catalog.commit import Basis, CommitHook, Load, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.load_check import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
@@ -156,9 +156,8 @@ def write_layouts(
         check_content(Content(entry.rows, dict(entry.checksums)), Content(measured.rows, sums), name)
         entry = replace(measured, source=entry.source)
     with discarded(COMMIT_REFUSALS), watch.stage("commit", "committing") as counts:
-        snapshot = commit_load(
-            catalog.files, catalog.snapshot, work.plan, load_id, [entry], blocks, operation="optimize", at=at
-        )
+        basis = Basis(snapshot=catalog.snapshot, operation="optimize")
+        snapshot = commit_load(catalog.files, Load(basis, work.plan, load_id, [entry], blocks), at)
         counts["snapshot"] = snapshot.number
     files, size = len(written["file"].unique()), int(pa.compute.sum(written["bytes"]).as_py() or 0)
     return LoadReport(

@@ -21,13 +21,12 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
-from layoutopt.loading.load import Basis, LoadSource, LoadsReport
+from layoutopt.loading.load import LoadBasis, LoadSource, LoadsReport
 from layoutopt.loading.local_source import find_damaged_file, open_local
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.segments import Cutter, cut_in_input_order
 from layoutopt.sources.source import Source
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
@@ -56,7 +55,6 @@ def load(
     stages: Stages | None = None,
     whole_table: bool = False,
     encrypt: str | None = None,
-    cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
@@ -71,7 +69,8 @@ def load(
             None. One that has no rows there becomes empty.
         progress: called with a short sentence as each stage begins.
         stages: times and logs the stages, instead of ``progress``.
-        whole_table, encrypt, cutter, at, in_task: as :func:`layoutopt.loading.load.load`.
+        whole_table: drop the partitions that the source lacks.
+        encrypt, at, in_task: as :func:`layoutopt.loading.load.load`.
 
     Raises:
         SourceError: the source is missing, truncated or no Parquet.
@@ -83,10 +82,12 @@ def load(
     files, stages = TableFiles(str(table_path), key=encrypt), stages or Stages(progress or silent)
 
     def write(name: str, rows: Source, values: Sequence[PlainValue] | None) -> LoadReport:
-        basis = Basis(base, name, None if values is None else tuple(values))
+        basis = LoadBasis(
+            snapshot=base, source=name, values=None if values is None else tuple(values), whole_table=whole_table
+        )
         return loading.load(
             rows, str(table_path), plan, basis, stages,
-            whole_table=whole_table, encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
+            encrypt=encrypt, at=at, in_task=in_task,
         )  # fmt: skip
 
     def write_named(opened: LoadSource) -> LoadReport:

@@ -8,7 +8,7 @@ index is chosen by what it lets the queries skip for its bytes (:mod:`layoutopt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -37,7 +37,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
-from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
@@ -67,7 +66,6 @@ def plan_with_indexes(
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress = silent,
-    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
     """Plan as :func:`~layoutopt.planning.automatic.plan_best`, with the requested indexes.
 
@@ -84,7 +82,7 @@ def plan_with_indexes(
     indexes = parse_indexes(request.index, document.schema, document.features.settings, functions)
     source = pin_version(source) if isinstance(source, str) else source
     plan = replace(
-        plan_best(spark, source, document, request, progress, draw),
+        plan_best(spark, source, document, request, progress),
         indexes=indexes,
         file_bytes=int(request.file_bytes),
         parquet_indexes=tuple(sorted(request.parquet_index)),

@@ -6,7 +6,7 @@ which takes a second to import, is imported only for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from layoutopt.methods.interface import PlanningCache, PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.planning import automatic, plan
-from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plain_rows import open_plain_rows
 from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.rows import Rows, SourceRows
@@ -79,10 +78,9 @@ def plan_best(
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress = silent,
-    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
     """Plan as :func:`layoutopt.planning.automatic.plan_best`."""
-    return automatic.plan_best(partial(open_source_rows, spark, source), document, request, progress, draw)
+    return automatic.plan_best(partial(open_source_rows, spark, source), document, request, progress)
 
 
 def open_source_rows(

@@ -594,9 +594,6 @@ class ExpressionTyper(ABC):
         node.replace(part)
         return self.type_of(part)
 
-    def _coerced(self, operands: Sequence[exp.Expr], target: str) -> list[exp.Expr]:
-        return [self._converted(operand, target) for operand in operands]
-
     def _type_rounding(self, node: exp.Expr) -> str:
         name, places = self.type_of(node.this), 0
         if node.args.get("to") or node.args.get("truncate") or (node.args.get("decimals") and node.key != "round"):
@@ -637,7 +634,7 @@ class ExpressionTyper(ABC):
         if isinstance(node, exp.Coalesce) or not is_floating(name):
             return name
         # Equal floats may be 0.0 and -0.0, and Spark takes the first. NULL does not count.
-        converted = self._coerced([node.this, *node.expressions], name)
+        converted = [self._converted(operand, name) for operand in (node.this, *node.expressions)]
         result = converted[0]
         for operand in converted[1:]:
             chosen = exp.Paren(this=exp.Null())

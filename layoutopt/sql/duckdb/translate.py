@@ -281,10 +281,6 @@ def portable_sql(
     return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()), typer.uses_times)
 
 
-def _has_raw_text(sql: str) -> bool:
-    return any(token.token_type == TokenType.RAW_STRING for token in get_dialect("spark").tokenize(sql))
-
-
 def _parse_query(sql: str) -> exp.Query:
     if "\\" in _ESCAPES.sub("", sql):
         raise refuse("an unusual escape in a text")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.changes.arrow_change import change_without_spark
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.inspect.verify import verify
 from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes.spark_change import change_by_spark
+from tests.changes.without_spark import change_without_spark
 from tests.effort import long_too
 from tests.spark.changes.living import COLUMNS, Begin, answer, made
 

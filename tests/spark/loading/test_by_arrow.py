@@ -23,7 +23,7 @@ from layoutopt.events import EventLog, Stages
 from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
 from layoutopt.loading import write
-from layoutopt.loading.load import Basis
+from layoutopt.loading.load import LoadBasis
 from layoutopt.loading.load import load as load_rows
 from layoutopt.loading.local_source import open_local
 from layoutopt.model.feature import FeatureSet, SessionSettings
@@ -177,7 +177,7 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
 def loaded_locally(source: str, path: Path, plan: Plan) -> Loaded:
     """Load without Spark."""
     base = ensure_table_root(TableFiles(str(path)))
-    load_rows(open_local(source, plan), str(path), plan, Basis(base, source), Stages())
+    load_rows(open_local(source, plan), str(path), plan, LoadBasis(snapshot=base, source=source), Stages())
     return Loaded(open_table(str(path)), ["arrow"])
 
 

@@ -399,11 +399,15 @@ class TestRefused:
         with pytest.raises(SettingError, match="partitioned by day, not 'kind'"):
             load(spark, source, tmp_path / "t", plan, partitions=["kind=1"])
 
-    def test_a_segment_that_outgrows_its_bound(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_segment_that_outgrows_its_bound(
+        self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cut = "layoutopt.sources.segments.cut_in_input_order"
+        monkeypatch.setattr(cut, lambda rows, segment_rows: [0] * len(rows))
         source = simple_rows(spark)
         plan = plan_of(simple_document(source), segment_rows=150)
         with pytest.raises(BoundError, match="150 rows of segment_rows"):
-            load(spark, source, tmp_path / "t", plan, cutter=lambda rows, most: [0] * len(rows))
+            load(spark, source, tmp_path / "t", plan)
         assert not data_files(tmp_path / "t")
 
 

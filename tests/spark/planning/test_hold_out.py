@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.errors import PlanError, SettingError
+from layoutopt.errors import PlanError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
-from layoutopt.model.predictions import held_out_shares
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
@@ -27,17 +26,14 @@ from layoutopt.planning.hold_out import (
     HoldOutEvaluation,
     draw_evaluation,
     score_all,
-    worst_fraction,
 )
 from layoutopt.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
-    BytesRead,
     RowSample,
     SampledSegment,
     evaluate_on_sample,
 )
 from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
-from layoutopt.report.pages import plot_tuning
 from layoutopt.spark.planning.plan import plan_best
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows, source_rows
@@ -94,16 +90,6 @@ def test_what_does_not_skip_reads_all_and_partitions_that_are_excluded_cost_noth
     assert found.read[4] == 0 < found.full[4]
 
 
-def test_the_worst_resamples_are_worse_than_the_mean_and_equal_queries_have_none() -> None:
-    queries = kinds().queries
-    uneven = BytesRead((0.0, 0.0, 0.0, 80.0), (100.0,) * 4)
-    assert worst_fraction(uneven, queries, 0, 0) == 0.2
-    worst = worst_fraction(uneven, queries, 200, 0)
-    assert 0.3 < worst <= 0.8
-    assert worst == worst_fraction(uneven, queries, 200, 0) != worst_fraction(uneven, queries, 200, 1)
-    assert worst_fraction(BytesRead((20.0,) * 4, (100.0,) * 4), queries, 50, 0) == pytest.approx(0.2)
-
-
 def trying(**documents: FeaturesDocument) -> HoldOutEvaluation:
     doc = kinds()
     by_threshold = {int(t.removeprefix("t")): one for t, one in documents.items()} or {2: doc}
@@ -134,8 +120,7 @@ def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
 def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     run, asked = trying(), []
 
-    def score_again(trials: list[EvaluatedPlan], objective: str) -> list[EvaluatedPlan]:
-        assert objective == "bytes"
+    def score_again(trials: list[EvaluatedPlan]) -> list[EvaluatedPlan]:
         asked.extend(trials)
         return [replace(trial, score=1 - trial.score) for trial in trials]
 
@@ -157,7 +142,7 @@ def test_the_order_of_rows_that_was_found_is_not_searched_again(
 ) -> None:
     run = trying()
 
-    def score_again(trials: list[EvaluatedPlan], objective: str) -> list[EvaluatedPlan]:
+    def score_again(trials: list[EvaluatedPlan]) -> list[EvaluatedPlan]:
         return [replace(trial, row_orders=found) for trial in trials]
 
     monkeypatch.setattr(run, "score_again", score_again)
@@ -189,22 +174,6 @@ def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.Mo
     monkeypatch.setattr("layoutopt.planning.hold_out.try_on_segments", rehearsed)
     assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.5, 0.4]
     assert [trial.score for trial in run.evaluated] == [0.5, 0.4]
-
-
-def test_plans_are_judged_by_bytes_or_by_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trying_two()
-
-    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[TrialResult]:
-        n = len(queries)
-        return [
-            TrialResult(trial.plan, (size,) * n, (4.0,) * n, (0.0,) * n, (cells,) * n, (12.0,) * n)
-            for trial, size, cells in zip(trials, (1.0, 2.0), (9.0, 6.0), strict=True)
-        ]
-
-    monkeypatch.setattr("layoutopt.planning.hold_out.try_on_segments", rehearsed)
-    assert [trial.score for trial in run.score_again(list(run.evaluated), "cells")] == [0.75, 0.5]
-    assert [trial.by for trial in run.evaluated] == ["cells", "cells"]
-    assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.25, 0.5]
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:
@@ -252,39 +221,24 @@ class TestPlanBest:
         monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", some)
         request = PlanRequest(partition_by="day", block_rows=20, segment_rows=1000)
         plan = plan_best(spark, source, log, request)
-        found = held_out_shares(plan.predicted)
+        found = Predictions.parse(plan.predicted).shares
         assert set(found) == set(some)
         assert found[plan.method] == min(found.values())
         assert Plan.loads(plan.dumps()) == plan
         assert plan_best(spark, source, log, request).dumps() == plan.dumps()
 
-    def test_an_objective_is_refused_where_nothing_is_chosen(
+    @pytest.mark.long
+    def test_tuning_plans_by_the_best_parameters(
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
-        request = PlanRequest(objective="cells")
-        wrongs: tuple[dict[str, Any], ...] = ({"method": "sop"}, {"tune": True})
-        for wrong in wrongs:
-            with pytest.raises(SettingError, match=r"--objective"):
-                plan_best(spark, source, log, replace(request, **wrong))
-
-    @pytest.mark.long
-    def test_tuning_plans_by_the_best_parameters_and_draws_them(
-        self, spark: SparkSession, source: Path, log: FeaturesDocument, tmp_path: Path
-    ) -> None:
-        pytest.importorskip("matplotlib")
-        picture = tmp_path / "tuned.png"
-        request = PlanRequest("sop", "day", block_rows=40, tune=True, resamples=8)
-        plan = plan_best(spark, source, log, request, draw=partial(plot_tuning, path=picture))
-        best = next(iter(held_out_shares(plan.predicted)))
+        plan = plan_best(spark, source, log, PlanRequest("sop", "day", block_rows=40, tune=True))
+        best = next(iter(Predictions.parse(plan.predicted).shares))
         assert best.endswith(f"block-rows={plan.block_rows}")
-        assert picture.stat().st_size > 10_000
 
     def test_what_is_of_no_use_or_cannot_be_is_said(
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
         request = PlanRequest(partition_by="day")
-        with pytest.raises(SettingError, match="--resamples 4"):
-            plan_best(spark, source, log, replace(request, method="sop", resamples=4))
         few = replace(log, queries=log.queries[:3])
         with pytest.raises(PlanError, match="3 queries are too few"):
             plan_best(spark, source, few, replace(request, tune=True))
