@@ -122,13 +122,9 @@ def list_steps(stream: Experiment, deviations: Sequence[Deviation], block_rows: 
 
 def _measure(stream: Experiment, deviation: Deviation, block_rows: int) -> Json:
     from layoutopt.inspect.evaluate import evaluate
-    from layoutopt.spark.loading.dry_run import dry_run_loads
 
     queries = stream.test_queries()
-    columns = {name for query in queries for name in query.columns}
-    (table,) = dry_run_loads(
-        stream.spark(), str(stream.source.path), [_make_plan(stream, deviation, block_rows)], columns
-    )
+    (table,) = stream.dry_run([_make_plan(stream, deviation, block_rows)])
     read = evaluate(table, queries).totals
     full = evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries]).totals
     return {

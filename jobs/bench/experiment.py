@@ -318,6 +318,14 @@ class Experiment:
             "peak_bytes": planned["peak_bytes"],
         }
 
+    def dry_run(self, plans: Sequence[Plan]) -> list[Table]:
+        """Return the tables that loads by plans would make, of the columns that test queries read, in one pass."""
+        from layoutopt.planning.dry_run import dry_run_loads
+        from layoutopt.spark.loading.load import open_in_tasks
+
+        read = {name for query in self.test_queries() for name in query.columns}
+        return dry_run_loads(open_in_tasks(self.spark(), str(self.source.path), plans[0]), plans, read)
+
     def _rehearsal(self, variants: Sequence[Variant]) -> Step:
         """Plan variants with the same partitions and measure the blocks that loads would make, in one pass.
 
@@ -326,11 +334,8 @@ class Experiment:
         names, column = [self.folder(variant).name for variant in variants], variants[0].partition_by
 
         def make() -> Json:
-            from layoutopt.spark.loading.dry_run import dry_run_loads
-
-            read = {name for query in self.test_queries() for name in query.columns}
             plans = [self.plan_of(variant) for variant in variants]
-            tables = dry_run_loads(self.spark(), str(self.source.path), plans, read)
+            tables = self.dry_run(plans)
             nothing = {"loading_seconds": None, "storage_bytes": None}
             return {
                 "tables": {
