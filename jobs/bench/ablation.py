@@ -138,14 +138,14 @@ def _measure(stream: Experiment, deviation: Deviation, block_rows: int) -> Json:
 
 def _make_plan(stream: Experiment, deviation: Deviation, block_rows: int) -> Plan:
     from layoutopt.methods.interface import PlanRequest
-    from layoutopt.spark.planning.plan import plan_best
+    from layoutopt.planning.automatic import plan_best
 
     document = stream.document()
     if deviation.text_features:
         document = _make_text_document(stream, document)
     request = PlanRequest(deviation.method, YEAR, block_rows=block_rows, storage_budget=(_BUDGET,))
     request = replace(request, **deviation.settings)
-    plan = plan_best(stream.spark(), str(stream.source.path), document, request)
+    plan = plan_best(stream.open_rows, document, request)
     return replace(plan, scheme=_weigh_subsumed(plan.scheme)) if deviation.subsumed else plan
 
 

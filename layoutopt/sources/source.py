@@ -121,7 +121,7 @@ class Source:
 
     @cached_property
     def partitions(self) -> tuple[SourcePartition, ...]:
-        """All partitions that have rows, with the versions of their files, by value; NULL is first."""
+        """All partitions that have rows or can't be read, with the versions of their files, by value; NULL is first."""
         versions = {listed.file.path: listed.version for listed in self.files}
         files: dict[PlainValue, dict[str, SourceFile]] = {}
         for split, counts in self.splits:
@@ -155,10 +155,6 @@ class Source:
             if constant is None or constant[0] in some:
                 files.append(listed)
         return replace(self, files=files, splits=splits, partition_rows=rows, values=some, problems={}, _chunks={})
-
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions that have rows, and those that can't be read."""
-        return self.partitions
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
         """Return the partitions that texts of ``--partition`` name.

@@ -37,6 +37,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
+from layoutopt.planning.automatic import plan_best
 from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.segment_evaluation import choose_segments
@@ -44,7 +45,7 @@ from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.planning.plan import name_source, open_by_spark, plan_best
+from layoutopt.spark.planning.source_rows import name_source, open_by_spark, open_source_rows
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
@@ -84,7 +85,7 @@ def plan_with_indexes(
     indexes = parse_indexes(request.index, document.schema, document.features.settings, functions)
     source = pin_version(source) if isinstance(source, str) else source
     plan = replace(
-        plan_best(spark, source, document, request, progress, draw),
+        plan_best(partial(open_source_rows, spark, source), document, request, progress, draw),
         indexes=indexes,
         file_bytes=int(request.file_bytes),
         parquet_indexes=tuple(sorted(request.parquet_index)),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.api.execution import use_session
 from layoutopt.catalog.commit import CommitHook, restore
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.changes.commit import ChangeReport
@@ -40,7 +41,7 @@ from layoutopt.model.requests import (
 )
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
-from layoutopt.spark.changes.append import append_rows, compact_small_entries
+from layoutopt.spark.changes.append import compact_small_entries
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.spark_change import change_by_spark, open_segments_door
 from layoutopt.spark.loading import load as spark_load
@@ -191,7 +192,7 @@ class Living:
     # The verbs on the table alone; what is given replaces the settings' defaults.
 
     def appended(self, source: str, **given: Any) -> AppendReport:
-        return append_rows(self.spark, AppendRequest(table_path=self.path, source=source, **given))
+        return use_session(self.spark).append(AppendRequest(table_path=self.path, source=source, **given))
 
     def deleted(self, where: str, **given: Any) -> ChangeReport:
         return change_by_spark(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
@@ -217,7 +218,7 @@ class Living:
             if direct:
                 append_few_rows(settings, partial(compact_small_entries, self.spark))
             else:
-                append_rows(self.spark, settings)
+                use_session(self.spark).append(settings)
         self.model |= {row[0]: row for row in rows}
         return source
 

@@ -39,9 +39,10 @@ from layoutopt.sources.split import FileSplit, Split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
-from layoutopt.spark.planning.plan import make_plan, open_source_rows, plan_best
+from layoutopt.spark.planning.source_rows import open_source_rows
 from tests.effort import long_too
 from tests.scan.builder import feature_of
+from tests.spark.plans import make_plan, plan_best
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document, source_rows
 
 if TYPE_CHECKING:
