@@ -74,14 +74,6 @@ class PackedResults(Sequence[TaskResult | None]):
         return replace(result, blocks=self._blocks.slice(start, stop - start))
 
 
-def to_arrow_stream(blocks: pa.Table) -> bytes:
-    """Return a table as a compressed Arrow stream: drivers limit the size of results, and indexes are long."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(blocks)
-    return bytes(sink.getvalue().to_pybytes())
-
-
 @dataclass(frozen=True)
 class WriteResult:
     """The combined results of a load's tasks.
