@@ -57,7 +57,7 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.write import write_segments
+from layoutopt.loading.write import read_results, write_segments
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Schema
@@ -88,8 +88,6 @@ from layoutopt.writer.task_result import (
 
 # The statistics of so many columns of blocks are held at once: some 70 bytes each.
 _MOST_HELD = 300_000
-# Stored results are read by so many threads.
-_READERS = 8
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
 _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
@@ -336,7 +334,7 @@ def _check_results(run: _Run, results: Sequence[TaskResult | StoredResult], cont
     contents: list[Content] = []
     joined: dict[str, int] = {}
     for number, (keys, members) in enumerate(groups):
-        result = combine_task_results(run.plan, run.keys, run.numbers, _read_results(run.files, members))
+        result = combine_task_results(run.plan, run.keys, run.numbers, read_results(run.files, members))
         load = run.load(result, keys, tuple(pieces))
         contents.append(_check_piece(run, result))
         check_partitions(load.entries, run.names, run.values, run.basis.rows, run.basis.source)
@@ -372,16 +370,6 @@ def _cut_pieces(
         pieces[-1][1].extend(members)
         held += size
     return [(tuple(keys), sorted(members, key=lambda result: result.segment)) for keys, members in pieces]
-
-
-def _read_results(files: TableFiles, results: Sequence[TaskResult | StoredResult]) -> list[TaskResult]:
-    def read(result: TaskResult | StoredResult) -> TaskResult:
-        return result.read(files) if isinstance(result, StoredResult) else result
-
-    if not any(isinstance(result, StoredResult) for result in results):
-        return list(map(read, results))
-    with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(read, results))
 
 
 def _check_piece(run: _Run, written: WriteResult) -> Content:
@@ -420,8 +408,9 @@ def _read_back(run: _Run, blocks: pa.Table) -> dict[str, int]:
 class LoadSource(Protocol):
     """The source that a verb names: a :class:`~layoutopt.sources.source.Source`, or one that only Spark reads."""
 
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions that have rows, by value, NULL first."""
+    @property
+    def partitions(self) -> tuple[SourcePartition, ...]:
+        """All partitions that have rows, by value, NULL first."""
         ...
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
@@ -828,7 +817,7 @@ def _find_partitions(loading: _Loading, source: LoadSource) -> tuple[SourceParti
     elif is_range:
         partitions = source.select_range(request.first, request.last)
     else:
-        partitions = source.list_partitions()
+        partitions = source.partitions
     if loading.plan.partition_by is not None:
         source.check_reachable(partitions)
     if is_range and not partitions and not request.allow_empty:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.sources.executor import Pack, map_in_groups
-from layoutopt.sources.segments import Segment, segment_ranges
-from layoutopt.sources.shuffle import CutJob, assign_splits, group_splits, read_segment_rows, reads_little_twice
+from layoutopt.sources.executor import Pack
+from layoutopt.sources.segments import Segment
 from layoutopt.sources.source import Source
 from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import PackedResults, StoredResult, TaskResult
+
+# Stored results are read by so many threads.
+_READERS: Final = 8
 
 
 def write_segments(
@@ -26,37 +29,17 @@ def write_segments(
 
     With ``results_in``, tasks store their results in that table, and the caller removes them.
 
-    Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
-
     Raises:
         NeedsSparkError: Arrow might read a file otherwise than Spark.
-        ContentMismatchError: a file was changed since it was counted.
-        LayoutoptError: a task failed.
+        LayoutoptError: as :meth:`~layoutopt.sources.source.Source.map_segments`.
     """
     if not source.carries_words:
         job = replace(job, evaluate_rest=partial(evaluate_words, settings=job.plan.settings))
-    splits = [split for split, _ in source.splits]
-    ranges = segment_ranges(segments)
-    overlapping = [ranges.overlapping(split, values) for split, values in source.splits]
-    tasks = assign_splits(splits, overlapping, len(segments))
-    own = CutJob(source.schema, source.partition_by, ranges, tasks, by_segment=True)
-    executor = source.executor
-    results: Sequence[TaskResult | StoredResult | None]
     pack: Pack[Any] = PackedResults if results_in is None else list
-    with source.checks_changes():
-        # Rows of an encrypted table may not lie open in temporary files.
-        if reads_little_twice(own) or (job.lent and executor.shuffles_openly):
-            results = map_in_groups(executor, len(segments), partial(_write_own_files, own, job, results_in), pack=pack)
-        else:
-            shared = replace(own, tasks=group_splits(splits), by_segment=False)
-            results = executor.shuffle(shared, partial(_write_rows, job, results_in), pack)
+    write = partial(_write_rows, job, results_in)
+    results: Sequence[TaskResult | StoredResult | None]
+    results = source.map_segments(segments, write, pack, is_secret=bool(job.lent))
     return [result for result in results if result is not None]
-
-
-def _write_own_files(
-    cut: CutJob, job: WriteJob, results_in: TableFiles | None, segment: int
-) -> TaskResult | StoredResult | None:
-    return _write_rows(job, results_in, segment, read_segment_rows(cut, [segment]))
 
 
 def _write_rows(
@@ -66,3 +49,15 @@ def _write_rows(
     if result is None:
         return None
     return result.split() if results_in is None else StoredResult.write(results_in, job.load_id, result)
+
+
+def read_results(files: TableFiles, results: Sequence[TaskResult | StoredResult]) -> list[TaskResult]:
+    """Return results of tasks, and read those that they have stored."""
+
+    def read(result: TaskResult | StoredResult) -> TaskResult:
+        return result.read(files) if isinstance(result, StoredResult) else result
+
+    if not any(isinstance(result, StoredResult) for result in results):
+        return list(map(read, results))
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(read, results))
