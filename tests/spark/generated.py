@@ -88,8 +88,8 @@ _PLAIN = (
     "try_cast(p AS int) = 0", "cast(q AS double) > 0.1", "try_cast(s AS int) = 5", "lower(s) = 'a_b'",
     "length(s) > 2", "substring(s, 1, 1) = 'x'", "s || 'b' = 'ab'", "startswith(s, 'a')", "trim(s) = 'a'",
     "abs(f) > 0.1", "if(flag, i, y) = 5", "CASE WHEN i > 0 THEN p ELSE 0 END > 0.05", "dayofweek(d) = 5",
-    "upper(s) = 'É'", "hash(id) > 0", "s RLIKE '^a'", "i IN (5)", "(i, s) IN ((5, 'a'), (1, ''))", "cast(NULL AS boolean)", "true",
-    "i = NULL", "flag = 'true'",
+    "upper(s) = 'É'", "hash(id) > 0", "s RLIKE '^a'", "i IN (5)", "(i, s) IN ((5, 'a'), (1, ''))", "true",
+    "i = NULL", "cast(NULL AS boolean)", "flag = 'true'",
 )  # fmt: skip
 
 _column = st.sampled_from([name for name in TYPES if name != "id"])
