@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -35,3 +37,17 @@ def long_too(*cases: object) -> tuple[ParameterSet, ...]:
     return tuple(
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long) for case in cases
     )
+
+
+def one_in(every: int, cases: Iterable[object]) -> list[ParameterSet]:
+    """Return cases of a parametrized test, of which `make test` tries one in so many and the long run all.
+
+    A tuple has the values of several parameters; of a mapping the values are cases, and the keys their names.
+    """
+    names, values = (cases.keys(), cases.values()) if isinstance(cases, Mapping) else (repeat(None), cases)
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)), id=name, marks=[pytest.mark.long] if number % every else []
+        )
+        for number, (name, case) in enumerate(zip(names, values, strict=False))
+    ]

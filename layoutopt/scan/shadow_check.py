@@ -48,7 +48,7 @@ def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan])
             certain, possible = bound_matches(root, content)
             missing = ~mask_delivered(plan, rows)
             if (possible & ~certain & missing).any():
-                matches = match_condition(table.schema, to_sql(root), content, table.settings.time_zone)
+                matches = match_condition(table.schema, to_sql(root), content, plan.settings.time_zone)
                 decided &= matches is not None
                 certain = certain if matches is None else certain | matches
             raise_if_lost(plan, rows, certain & missing, describe(root))

@@ -25,6 +25,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.scan.table import open_table
+from tests.effort import one_in
 from tests.external.odd_files import write_enums
 
 ROWS = 40
@@ -213,7 +214,7 @@ def analyze(source: Path, code: int = DONE) -> None:
     run("analyze", "log.sql", "--schema", source, "--threshold", 1, "-o", "features.json", code=code)
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", one_in(2, TAKEN.keys()))
 def test_tables_are_taken(source: Path, name: str) -> None:
     write, type, values = TAKEN[name]
     write(source)

@@ -17,7 +17,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.read import gather_positions, intersect_tids
 from layoutopt.scan.table import Table
-from tests.effort import long_too
+from tests.effort import long_too, one_in
 from tests.scan import builder
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
@@ -38,7 +38,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return build(tmp_path_factory.mktemp("layouts"), rows, plan)
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("sql", one_in(2, QUERIES))
 def test_answers_equal_those_over_the_source(sql: str, table: Table, rows: pa.Table) -> None:
     assert same(table.sql(sql).to_pylist(), expected(sql, rows))
 

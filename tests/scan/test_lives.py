@@ -268,8 +268,8 @@ class ManyLives(Lives):
 
 
 TestLives = pytest.mark.slow(pytest.mark.unshadowed("every answer is compared with the model's")(Lives.TestCase))
-TestLives.settings = settings(max_examples=examples(75), stateful_step_count=20)  # later steps of a life cost more
-"""300 steps in `make test`."""
+TestLives.settings = settings(max_examples=examples(50), stateful_step_count=20)  # later steps of a life cost more
+"""100 steps in `make test`."""
 
 TestManyLives = pytest.mark.long(ManyLives.TestCase)
 TestManyLives.settings = settings(max_examples=1000, stateful_step_count=50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,12 +25,14 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, Node, conjunction
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan import prune, segment_truth, segments
 from layoutopt.scan import read as reconstruct
 from layoutopt.scan import table_read as reads
 from layoutopt.scan.segment_truth import SegmentTruth
+from layoutopt.scan.shadow_check import check_decision
 from layoutopt.scan.shadow_check_texts import have_same_rows
 from layoutopt.scan.table import Table, open_table
 from layoutopt.skipping.cannot_match import cannot_match_all
@@ -115,6 +118,21 @@ def test_a_wrong_maximum_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: p
     wrong = build(tmp_path, rows, building(SCHEMA, blocking=by_position(100)))
     with pytest.raises(SkippingError, match=r"1 rows that match id = .* is skipped by statistics"):
         wrong.sql(f"SELECT id FROM t WHERE id = {max(rows['id'].to_pylist()[:100])}")
+
+
+def test_a_filter_is_evaluated_in_the_zone_of_its_session(tmp_path: Path) -> None:
+    """The day of New York begins after that of UTC, in which the table was planned."""
+    schema = Schema((Column("id", "int"), Column("day", "date"), Column("seen", "timestamp")))
+    begin = dt.datetime(1994, 1, 1, tzinfo=dt.UTC)
+    rows = pa.table({"id": pa.array([1], pa.int32()), "day": [begin.date()], "seen": [begin]})
+    table = build(tmp_path, rows, building(schema))
+    (scan,) = find_scans("SELECT id FROM t WHERE day <= seen", {"t": schema})
+    (plan,) = table.decide(scan.filter.root, scan.columns)
+    skipped = replace(plan, read=np.array([False]))
+    with pytest.raises(SkippingError, match="1 rows that match"):
+        check_decision(table, scan.filter.root, [skipped])
+    there = replace(table.settings, time_zone="America/New_York")
+    check_decision(table, scan.filter.root, [replace(skipped, settings=there)])
 
 
 def test_a_wrong_partition_range_is_found(tmp_path: Path, rows: pa.Table) -> None:

@@ -20,6 +20,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.spark import disable, enable, last_scans, read_table, register, unregister, why
 from layoutopt.spark.catalyst.rule import has_rule
 from layoutopt.spark.session import enabling
+from tests.effort import one_in
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
@@ -140,7 +141,7 @@ def _view(frame: DataFrame, sql: str) -> DataFrame:
 
 
 @pytest.mark.usefixtures("each_reader")
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", one_in(2, WRITTEN.keys()))
 def test_it_skips_however_it_is_written(name: str, session: SparkSession) -> None:
     assert answer(WRITTEN[name](session.table("t"))) == of_source(session, AIR)
     assert skipped(session) > 0 or name == "pipes"  # which limits before it filters

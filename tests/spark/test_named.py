@@ -11,6 +11,7 @@ import pytest
 
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.spark import disable, enable, register
+from tests.effort import one_in
 from tests.scan.builder import build, building, by_position
 from tests.spark.named import SCHEMAS, Texts, named_rows
 from tests.spark.session.answers import planned
@@ -171,7 +172,7 @@ SKIPPING = {
 }
 
 
-@pytest.mark.parametrize("sql", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("sql", one_in(2, CASES))
 def test_names_mean_what_spark_takes_them_for(sql: str, expected: dict[str, Answer], enabled: SparkSession) -> None:
     rows, _ = expected[sql]
     assert rows > 0

@@ -21,7 +21,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.sessions import session_settings
-from tests.effort import long_too
+from tests.effort import one_in
 from tests.spark.recipes import RECIPES, REFUSED, Recipe
 from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here, new_session, under
@@ -126,9 +126,7 @@ def load(recipe: Recipe, place: Path) -> Path:
     return table
 
 
-@pytest.mark.parametrize(
-    "name", [*list(RECIPES)[::4], *long_too(*(name for number, name in enumerate(RECIPES) if number % 4))]
-)
+@pytest.mark.parametrize("name", one_in(8, RECIPES.keys()))
 def test_recipe(
     spark: SparkSession, source: SparkSession, enabled: SparkSession, tmp_path: Path,
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str,

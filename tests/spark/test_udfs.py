@@ -24,6 +24,7 @@ from layoutopt.spark.core.functions import check_features, find_declared_udfs
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.enabling import plan_reads
 from layoutopt.sql.schema import schema_from
+from tests.effort import one_in
 from tests.spark.tables import plan_of
 
 pytestmark = pytest.mark.spark
@@ -125,7 +126,7 @@ WRITTEN: dict[str, Callable[[DataFrame], DataFrame]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", one_in(2, WRITTEN.keys()))
 def test_they_skip_however_they_are_written(
     name: str, session: SparkSession, folder: Path, table: str, udfs: tuple[Udf, ...]
 ) -> None:

@@ -37,8 +37,10 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_log_is_analysed_and_a_table_planned(tmp_path: Path) -> None:
-    sample, features, plan = DATA / "tpch_sample.parquet", tmp_path / "features.json", tmp_path / "plan.json"
+@pytest.mark.slow
+def test_a_table_is_planned_loaded_and_appended_to(tmp_path: Path) -> None:
+    sample, table = DATA / "tpch_sample.parquet", tmp_path / "table"
+    features, plan = tmp_path / "features.json", tmp_path / "plan.json"
     analysed = run("analyze", DATA / "tpch_queries.sql", "--schema", sample, "-o", features)
     assert (analysed.returncode, analysed.stderr) == (0, "")
     words = ["--features", features, "--partition-by", "o_year", "--method", "gsop", "--block-rows", 100]
@@ -46,6 +48,14 @@ def test_a_log_is_analysed_and_a_table_planned(tmp_path: Path) -> None:
     assert (planned.returncode, planned.stderr) == (0, "")
     assert json.loads(planned.stdout)["method"] == "gsop"
     assert Plan.loads(plan.read_bytes()).predicted["bytes_fraction"] < 1
+    loaded = run("load", sample, table, "--plan", plan)
+    assert (loaded.returncode, loaded.stderr) == (0, "")
+    rows = pq.read_metadata(sample).num_rows
+    assert json.loads(loaded.stdout)["rows"] == rows
+    appended = run("append", table, sample, "--batch-id", "again")
+    assert (appended.returncode, appended.stderr) == (0, "")
+    counted = open_table(str(table)).sql("SELECT count(*) AS n FROM tpch")
+    assert counted.to_pylist() == [{"n": 2 * rows}]
 
 
 @pytest.mark.long
@@ -59,23 +69,6 @@ def test_a_layout_is_advised(tmp_path: Path) -> None:
     assert advice["is_complete"]
     assert advice["recommended"]["reads"]["share"] < advice["now"]["share"]
     assert page.exists()
-
-
-@pytest.mark.slow
-def test_a_table_is_loaded_and_appended_to(tmp_path: Path) -> None:
-    sample, table = DATA / "tpch_sample.parquet", tmp_path / "table"
-    features, plan = tmp_path / "features.json", tmp_path / "plan.json"
-    run("analyze", DATA / "tpch_queries.sql", "--schema", sample, "-o", features)
-    words = ["--features", features, "--partition-by", "o_year", "--method", "gsop", "--block-rows", 100]
-    run("plan", sample, *words, "-o", plan)
-    loaded = run("load", sample, table, "--plan", plan)
-    assert (loaded.returncode, loaded.stderr) == (0, "")
-    rows = pq.read_metadata(sample).num_rows
-    assert json.loads(loaded.stdout)["rows"] == rows
-    appended = run("append", table, sample, "--batch-id", "again")
-    assert (appended.returncode, appended.stderr) == (0, "")
-    counted = open_table(str(table)).sql("SELECT count(*) AS n FROM tpch")
-    assert counted.to_pylist() == [{"n": 2 * rows}]
 
 
 def test_what_only_spark_reads_is_said(tmp_path: Path) -> None:

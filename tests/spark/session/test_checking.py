@@ -21,10 +21,10 @@ from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.session import enabling
 from layoutopt.spark.session.enabling import scan_to_dataframe
 from layoutopt.sql.scans import find_scans
-from tests.effort import long_too
+from tests.effort import one_in
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
-from tests.scan.layouts import GROUPS
+from tests.scan.layouts import SCHEMES
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 pytestmark = pytest.mark.spark
@@ -85,8 +85,7 @@ def test_a_wrong_catalog_is_found(enabled: SparkSession, forged: Table) -> None:
 
 @pytest.mark.parametrize(
     ("layouts", "text"),
-    [*((None, text) for text in TEXTS), *((GROUPS, text) for text in TEXTS[:2]), *long_too((GROUPS, TEXTS[2]))],
-    ids=[f"{method}-{text}" for method in ("sop", "gsop") for text in TEXTS],
+    one_in(3, {f"{method}-{text}": (SCHEMES[method], text) for text in TEXTS for method in ("sop", "gsop")}),
 )
 def test_a_condition_that_is_misread_is_found(
     enabled: SparkSession, tmp_path: Path, text: str, layouts: Any, monkeypatch: pytest.MonkeyPatch

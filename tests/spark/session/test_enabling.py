@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.errors import SettingError
 from layoutopt.inspect.cost import dry_run
 from layoutopt.spark import disable, enable, last_scans, register, why
+from tests.effort import long_too, one_in
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -154,7 +155,7 @@ def _add_dim(session: SparkSession) -> None:
     session.createDataFrame(kinds, "kind string, n int").coalesce(1).createOrReplaceTempView("dim")
 
 
-@pytest.mark.parametrize("sql", SKIPPING.values(), ids=SKIPPING)
+@pytest.mark.parametrize("sql", one_in(2, SKIPPING))
 def test_less_is_read_and_the_answer_is_the_same(sql: str, enabled: SparkSession, on_the_source: SparkSession) -> None:
     assert answer(enabled.sql(sql)) == answer(on_the_source.sql(sql))
     assert skipped(enabled) > 0
@@ -166,7 +167,7 @@ def _viewed(frame: DataFrame) -> DataFrame:
     return frame.sparkSession.table("viewed")
 
 
-@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("name", one_in(2, FRAMES.keys()))
 def test_dataframes_read_less_and_have_the_same_rows(
     name: str, enabled: SparkSession, on_the_source: SparkSession
 ) -> None:
@@ -175,7 +176,7 @@ def test_dataframes_read_less_and_have_the_same_rows(
     assert not any(scan.note for scan in last_scans(enabled))
 
 
-@pytest.mark.parametrize("sql", WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("sql", one_in(2, WHOLE))
 def test_where_nothing_is_skipped_the_answer_is_the_same(
     sql: str, enabled: SparkSession, on_the_source: SparkSession
 ) -> None:
@@ -183,13 +184,17 @@ def test_where_nothing_is_skipped_the_answer_is_the_same(
     assert skipped(enabled) == 0
 
 
-@pytest.mark.parametrize("name", ["filter", "left join", "count", "self-join", "CTE used twice", "two tables"])
+@pytest.mark.parametrize(
+    "name", ["filter", "self-join", "CTE used twice", *long_too("left join", "count", "two tables")]
+)
 def test_column_groups_skip_too(name: str, enabled_groups: SparkSession, on_the_source: SparkSession) -> None:
     assert answer(enabled_groups.sql(SKIPPING[name])) == answer(on_the_source.sql(SKIPPING[name]))
     assert skipped(enabled_groups) > 0
 
 
-@pytest.mark.parametrize("name", ["renamed", "computed", "self-join", "window", "groups", "no NULL", "intersection"])
+@pytest.mark.parametrize(
+    "name", ["renamed", "self-join", "groups", *long_too("computed", "window", "no NULL", "intersection")]
+)
 def test_column_groups_skip_in_dataframes_too(
     name: str, enabled_groups: SparkSession, on_the_source: SparkSession
 ) -> None:
@@ -208,7 +213,7 @@ NO_ROWS = {
 WITHOUT_STATISTICS = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
 
 
-@pytest.mark.parametrize("sql", NO_ROWS.values(), ids=NO_ROWS)
+@pytest.mark.parametrize("sql", one_in(2, NO_ROWS))
 def test_scans_of_no_rows_answer_for_no_others(
     sql: str, enabled: SparkSession, enabled_groups: SparkSession, on_the_source: SparkSession
 ) -> None:

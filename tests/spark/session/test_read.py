@@ -18,7 +18,7 @@ from layoutopt.spark import read_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.readers import read_to_dataframe
-from tests.effort import long_too
+from tests.effort import long_too, one_in
 from tests.external.folders import write
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -77,7 +77,7 @@ def wanted(spark: SparkSession, rows: pa.Table) -> Callable[[str], list[str]]:
 
 
 @pytest.mark.usefixtures("each_reader")
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("sql", one_in(2, QUERIES))
 def test_answers_equal_those_over_the_source(
     sql: str, spark: SparkSession, table: Table, wanted: Callable[[str], list[str]]
 ) -> None:

@@ -14,7 +14,7 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, last_scans, register
-from tests.effort import long_too
+from tests.effort import long_too, one_in
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS as FEATURES
@@ -86,7 +86,7 @@ def asked(session: SparkSession, name: str, condition: str) -> DataFrame:
 
 
 @pytest.mark.usefixtures("each_reader")
-@pytest.mark.parametrize(("name", "number"), [*PAIRS, *long_too(*OTHERS)])
+@pytest.mark.parametrize(("name", "number"), [*one_in(2, PAIRS), *long_too(*OTHERS)])
 def test_answers_are_those_over_the_source(name: str, number: int, enabled: SparkSession, source: SparkSession) -> None:
     if not has_spark(NEWER.get(name, "0.0")):
         pytest.skip(f"Spark before {NEWER[name]} does not run: {name}")

@@ -19,6 +19,7 @@ from layoutopt.evaluation import engine
 from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.duckdb.translate import portable_sql
+from tests.effort import one_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("sql", PORTABLE)
+@pytest.mark.parametrize("sql", one_in(2, PORTABLE))
 def test_portable_texts_answer_as_spark_does(sql: str, spark: SparkSession) -> None:
     if not spark.catalog.tableExists("t"):
         spark.createDataFrame(nasty_rows()).createOrReplaceTempView("t")
