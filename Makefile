@@ -31,7 +31,7 @@ java:
 	@sh .ci/java
 
 demo: install  ## TPC-H from generator to report, in a minute (SF=1 for the full size)
-	$(BIN)/python -m jobs.bench demo --sf $(SF)
+	$(BIN)/layoutopt bench demo --sf $(SF)
 
 tpch: install  ## every figure of the thesis beside its numbers, on one page; resumes where it stopped
 	$(BIN)/python -m jobs.bench tpch --sf $(SF)

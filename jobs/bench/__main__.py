@@ -52,17 +52,6 @@ def _split(names: str) -> tuple[str, ...]:
 
 
 @app.command()
-def demo(sf: Scale = 0.1, folder: Folder = _FOLDER, json: Json = False) -> None:
-    """Lay out generated tables for a query log, and measure what unseen queries read. Needs no Spark.
-
-    Example: python -m jobs.bench demo --sf 0.1
-    """
-    from jobs.bench.demo import run_demo
-
-    run_demo(sf, folder, _session(json))
-
-
-@app.command()
 def tpch(
     sf: Scale = 0.1,
     folder: Folder = _FOLDER,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jobs.bench.cold_times import FULL_SCAN, JOINS, mean_times, time_settings, timed_texts, times_step
-from jobs.bench.demo import RAW_TABLES
 from jobs.bench.experiment import (
     MAX_VECTORS,
     SEED,
@@ -25,6 +24,7 @@ from jobs.bench.plots import THESIS
 from jobs.bench.steps import Json, Step, how_made, key_of
 from jobs.bench.tpch import YEAR, Tpch, write_denormalised, year_block_rows
 from jobs.bench.tpch_joins import joins_step
+from layoutopt.cli.demo import RAW_TABLES
 from layoutopt.model.query import group_queries
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.grouping import full_scan as full_scan_cost

@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from jobs.bench.demo import RAW_TABLES
 from jobs.bench.experiment import TEST, Experiment, Variant, mean_seconds, seconds_of
 from jobs.bench.figure import Point
 from jobs.bench.query_times import Way, check_answers, in_spark, spark_way
 from jobs.bench.steps import Json, Step, key_of
 from jobs.bench.tpch import Tpch
 from jobs.bench.tpch_joins import join_text, normalised_folder, normalised_step
+from layoutopt.cli.demo import RAW_TABLES
 from layoutopt.errors import SettingError
 
 COLD, WARM = KINDS = ("cold", "warm")

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.bench.demo import DENORMALISE, RAW_TABLES, check_scale, generate
 from jobs.bench.experiment import SEED, TRAIN, Experiment, LoggedQuery, Session, Source, Variant, size_of
 from jobs.bench.steps import Json, Step
 from jobs.bench.tpch_queries import STREAMS, TABLE, TEST_QUERIES, TRAINING_QUERIES, Stream, draw_stream
+from layoutopt.cli.demo import DENORMALISE, RAW_TABLES, check_scale, generate
 from layoutopt.errors import SourceError
 
 if TYPE_CHECKING:

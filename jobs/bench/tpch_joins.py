@@ -20,10 +20,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.bench.demo import RAW_TABLES
 from jobs.bench.experiment import TEST, Experiment, size_of
 from jobs.bench.steps import Json, Step, key_of
 from jobs.bench.tpch import Tpch
+from layoutopt.cli.demo import RAW_TABLES
 from layoutopt.external.current_reads import RowGroups, read_row_groups
 from layoutopt.external.snapshot import parquet_files
 from layoutopt.model.query import Query

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import changes, engines, layouts, questions, shell, up
+from layoutopt.cli import changes, demo, engines, layouts, questions, shell, up
 from layoutopt.cli.console import run_app
 from layoutopt.cli.help import VerbGroup
 
@@ -39,7 +39,7 @@ def layoutopt(
     """Handle the options before the verb."""
 
 
-for module in (up, layouts, changes, questions, shell, engines):
+for module in (up, layouts, changes, questions, shell, engines, demo):
     app.add_typer(module.verbs)
 
 

@@ -19,6 +19,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Change rows": ("delete", "update", "merge"),
         "Maintain": ("optimize", "expire", "vacuum", "restore"),
         "Other formats and engines": ("index", "refresh", "publish", "serve"),
+        "Try": ("bench",),
     }
 )
 

@@ -39,6 +39,7 @@ from layoutopt.config.settings import (
     AdviseSettings,
     AnalyzeSettings,
     AppendSettings,
+    BenchSettings,
     DeleteSettings,
     DriftSettings,
     EvaluateSettings,
@@ -73,7 +74,7 @@ _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     UpSettings, AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings,
     DeleteSettings, UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings,
     ShellSettings, ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, ExpireSettings,
-    VacuumSettings, RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings,
+    VacuumSettings, RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings, BenchSettings,
 )  # fmt: skip
 # The settings of each verb, by the verb's name on the command line.
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})

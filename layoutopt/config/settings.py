@@ -782,3 +782,11 @@ class ServeSettings(VerbSettings):
     log_json: Text | None = Field(
         None, description="append a JSON line for each request and each failure to this file; - for stderr"
     )
+
+
+class BenchSettings(VerbSettings):
+    """Settings of `bench`."""
+
+    experiment: Annotated[Literal["demo"], Positional()] = Field(description="`demo`: TPC-H, from generator to report")
+    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
+    folder: Path = Field(Path("build/tpch"), description="the folder of the generated tables and the results")

@@ -117,6 +117,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("publish table --as hudi", 2, ("as", "'hudi'", "delta", "iceberg")),
     ("publish table", 2, ("--as", "missing")),
     ("serve table --port 99999", 2, ("port", "'99999'", "65535")),
+    ("bench demos", 2, ("experiment", "'demos'", "did you mean 'demo'")),
     ("optimize table --budget-share 5", 2, ("budget-share", "'5'")),
     # The configuration.
     ("analyze log.sql --schema rows.parquet --conf key.toml", 2, ("'num-feature'", "did you mean 'num-features'")),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs.bench.demo import MIN_SCALE, denormalise, generate
 from jobs.bench.tpch import Tpch, TpchData
+from layoutopt.cli.demo import MIN_SCALE, denormalise, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

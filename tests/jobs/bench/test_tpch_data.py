@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.bench.demo import generate
 from jobs.bench.tpch import TpchData, prepare
 from jobs.bench.tpch_queries import NATIONS, REGION_OF_NATION, STREAMS, TEMPLATES, draw_stream
+from layoutopt.cli.demo import generate
 from layoutopt.errors import SettingError, SourceError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def test_a_scale_factor_out_of_range_is_refused(scale: float) -> None:
 
 
 def test_a_failing_generator_leaves_no_raw_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.bench.demo.find_generator", lambda: shutil.which("false"))
+    monkeypatch.setattr("layoutopt.cli.demo.find_generator", lambda: shutil.which("false"))
     with pytest.raises(SourceError, match=r"tpchgen-cli failed at scale factor 0\.01"):
         generate(SCALE, TpchData(SCALE, tmp_path).raw)
     assert not TpchData(SCALE, tmp_path).raw.exists()

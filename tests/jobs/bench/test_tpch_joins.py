@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.bench.demo import DENORMALISE, MIN_SCALE, RAW_TABLES, generate
 from jobs.bench.query_times import digest
 from jobs.bench.tpch import Tpch, TpchData
 from jobs.bench.tpch_joins import (
@@ -25,6 +24,7 @@ from jobs.bench.tpch_joins import (
     normalised_step,
 )
 from jobs.bench.tpch_queries import TEMPLATES, Draw
+from layoutopt.cli.demo import DENORMALISE, MIN_SCALE, RAW_TABLES, generate
 from tests.jobs.bench.without_spark import no_spark
 
 DIMENSIONS = {"q2", "q11", "q16", "q20", "q22"}

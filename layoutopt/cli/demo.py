@@ -1,4 +1,4 @@
-"""The demo: from generated tables to a report, by the verbs that users call.
+"""Define the verb `bench`: the demo, from generated tables to a report, by the verbs that users call.
 
 It generates TPC-H, joins it into one wide table, and draws two logs of the same query templates: one to plan by, and
 one of unseen queries to judge by. What an earlier run generated is used again.
@@ -16,14 +16,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from layoutopt.cli.console import Session
+import typer
+
+from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.layouts import analyze, load, plan
 from layoutopt.cli.questions import evaluate
 from layoutopt.cli.up import CollectingSession
 from layoutopt.config.fields import VerbSettings, is_positional
 from layoutopt.config.files import VERBS, make_settings
+from layoutopt.config.settings import BenchSettings
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
+
+verbs = typer.Typer()
 
 # Below this, the generator repeats (part, supplier) pairs, and the join would repeat line items.
 MIN_SCALE, MAX_SCALE = 0.01, 1000.0
@@ -76,22 +81,23 @@ _LEAST_BLOCK_ROWS: Final = 1_000
 _BODIES: Final = MappingProxyType({"analyze": analyze, "plan": plan, "load": load, "evaluate": evaluate})
 
 
-def run_demo(scale: float, root: Path, session: Session) -> None:
-    """Generate TPC-H in a folder, and run `analyze`, `plan`, `load` and `evaluate`.
+@add_verb(verbs, BenchSettings, example="layoutopt bench demo --sf 0.1")
+def bench(settings: BenchSettings, session: Session) -> None:
+    """Show what layoutopt does, on generated tables.
 
-    Raises:
-        SettingError: the scale factor is out of range, or the generator is not installed.
+    Generates TPC-H, and runs `analyze`, `plan`, `load` and `evaluate`. In a checkout, `python -m jobs.bench` runs the
+    experiments of the documentation.
     """
     steps, started = CollectingSession(**vars(session)), time.monotonic()
 
     def tell(sentence: str) -> None:
         steps.tell(f"{time.monotonic() - started:4.0f} s  {sentence}")
 
-    folder = root / f"sf{scale:g}"
+    folder = settings.folder / f"sf{settings.sf:g}"
     raw, source, demo = folder / "raw", folder / "denorm", folder / "demo"
     if not raw.exists():
-        tell(f"generating TPC-H at scale factor {scale:g} in {raw}")
-        generate(scale, raw)
+        tell(f"generating TPC-H at scale factor {settings.sf:g} in {raw}")
+        generate(settings.sf, raw)
     if not source.exists():
         tell(f"joining its tables in {source}")
         denormalise(raw, source)
@@ -99,7 +105,7 @@ def run_demo(scale: float, root: Path, session: Session) -> None:
     demo.mkdir()
     for name in _LOGS:
         (demo / f"{name}.sql").write_text(";\n".join(draw_queries(name)), encoding="utf-8")
-    for verb, values in _list_steps(source, demo, scale).items():
+    for verb, values in _list_steps(source, demo, settings.sf).items():
         kind = VERBS[verb]
         tell(f"$ layoutopt {verb} {_format_values(kind, values)}")
         tell(steps.run(verb, _BODIES[verb], make_settings(kind, values)))  # type: ignore[arg-type]  # of the same verb

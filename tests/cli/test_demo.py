@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.bench.__main__ import main
-from jobs.bench.demo import draw_queries, generate
+from layoutopt.cli.app import main
+from layoutopt.cli.demo import draw_queries, generate
 from layoutopt.errors import SettingError
 
 needs_generator = pytest.mark.skipif(
@@ -22,7 +22,7 @@ needs_generator = pytest.mark.skipif(
 @needs_generator
 @pytest.mark.long
 def test_it_ends_with_a_table_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--sf", "0.01", "--folder", str(tmp_path), "--json"]) == 0
+    assert main(["bench", "demo", "--sf", "0.01", "--folder", str(tmp_path), "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)
     assert list(steps) == ["analyze", "plan", "load", "evaluate", "written"]
     rows = pq.read_metadata(tmp_path / "sf0.01" / "raw" / "lineitem.parquet").num_rows
