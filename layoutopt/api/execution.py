@@ -210,7 +210,10 @@ def _refuse_spark() -> NoReturn:
 
 
 def use_session(spark: SparkSession) -> Execution:
-    """Return the execution by a session that runs."""
+    """Return the execution by a session that runs; raise SettingError if it uses Spark Connect."""
+    from layoutopt.spark.core.sessions import start_session
+
+    start_session(spark)
     return Execution(SPARK, lambda: spark, reads_otherwise=True)
 
 

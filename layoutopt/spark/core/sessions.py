@@ -74,8 +74,25 @@ _NAMES: Final = {
 
 
 def start_session(spark: AnySession) -> SparkSession:
-    """Return the session, started now if it is not yet running."""
-    return spark() if callable(spark) else spark
+    """Return the session, started now if it is not yet running; raises as :func:`java_session`."""
+    session = spark() if callable(spark) else spark
+    java_session(session)
+    return session
+
+
+def java_session(spark: SparkSession) -> Any:
+    """Return the Java object of a classic session.
+
+    Raises:
+        SettingError: the session uses Spark Connect.
+    """
+    java = getattr(spark, "_jsparkSession", None)
+    if java is None:
+        raise SettingError(
+            "Spark Connect sessions are not supported, since a server makes their plans and runs their tasks; use a "
+            "classic session (spark-submit --master), or none: --executor local, layoutopt.open_table(PATH).scan(...)"
+        )
+    return java
 
 
 def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
@@ -225,8 +242,7 @@ def has_local_paths(spark: SparkSession) -> bool:
 
 def get_own_setting(spark: SparkSession, key: str) -> str | None:
     """Return a setting of the session, or None where Spark's default applies."""
-    java: Any = spark._jsparkSession
-    return str(spark.conf.get(key)) if java.sessionState().conf().contains(key) else None
+    return str(spark.conf.get(key)) if java_session(spark).sessionState().conf().contains(key) else None
 
 
 @contextmanager
