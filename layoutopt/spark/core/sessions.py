@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, WorkerLostError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.sql.types import normal_zone
 
@@ -45,6 +45,8 @@ _OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_CONFIGURATION: Final = "-Dlog4j2.configurationFile="
 # Spark requests this module itself, and no option silences Java's warning.
 _EXPECTED_WARNING: Final = b"WARNING: Using incubator modules:"
+# What Spark says after its master did not answer for a minute.
+_STOPPED: Final = "stopped SparkContext"
 _HUGE_METHOD_LIMIT = "spark.sql.codegen.hugeMethodLimit"
 _JIT_LIMIT = "8000"
 _FIRST_VERSION = "spark.sql.sources.useV1SourceList"
@@ -103,7 +105,11 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
         debug: whether a new session logs as Spark and Java do by default; otherwise only exceptions report failures.
         private: whether a new session encrypts what it shuffles and spills to its local disks.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They override all others.
+
+    Raises:
+        WorkerLostError: the master of a new session does not answer.
     """
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     settings = {key.replace("__", "."): value for key, value in conf.items()}
@@ -124,7 +130,16 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
             _start_java(settings)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        if _STOPPED not in str(error):
+            raise
+        master = settings.get("spark.master") or SparkConf().get("spark.master")
+        raise WorkerLostError(
+            f"Spark's master {master!r} does not answer, or ended the application; check its "
+            "address and its log, then run again"
+        ) from error
     # PySpark's thread for accumulators would print a traceback when Java ends; the caller reports the failure.
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
