@@ -122,13 +122,9 @@ def list_steps(stream: Experiment, deviations: Sequence[Deviation], block_rows: 
 
 def _measure(stream: Experiment, deviation: Deviation, block_rows: int) -> Json:
     from layoutopt.inspect.evaluate import evaluate
-    from layoutopt.spark.loading.dry_run import dry_run_loads
 
     queries = stream.test_queries()
-    columns = {name for query in queries for name in query.columns}
-    (table,) = dry_run_loads(
-        stream.spark(), str(stream.source.path), [_make_plan(stream, deviation, block_rows)], columns
-    )
+    (table,) = stream.dry_run([_make_plan(stream, deviation, block_rows)])
     read = evaluate(table, queries).totals
     full = evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries]).totals
     return {
@@ -142,14 +138,14 @@ def _measure(stream: Experiment, deviation: Deviation, block_rows: int) -> Json:
 
 def _make_plan(stream: Experiment, deviation: Deviation, block_rows: int) -> Plan:
     from layoutopt.methods.interface import PlanRequest
-    from layoutopt.spark.planning.plan import plan_best
+    from layoutopt.planning.automatic import plan_best
 
     document = stream.document()
     if deviation.text_features:
         document = _make_text_document(stream, document)
     request = PlanRequest(deviation.method, YEAR, block_rows=block_rows, storage_budget=(_BUDGET,))
     request = replace(request, **deviation.settings)
-    plan = plan_best(stream.spark(), str(stream.source.path), document, request)
+    plan = plan_best(stream.open_rows, document, request)
     return replace(plan, scheme=_weigh_subsumed(plan.scheme)) if deviation.subsumed else plan
 
 

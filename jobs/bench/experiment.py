@@ -25,6 +25,8 @@ from layoutopt.model.query import group_queries
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from layoutopt.events import Progress
+    from layoutopt.methods.interface import PlanRequest
     from layoutopt.model.query import Query
     from layoutopt.model.schema import Schema
     from layoutopt.planning.rows import SourceRows
@@ -176,6 +178,12 @@ class Experiment:
 
         return conform_columns(open_source(self.spark(), str(self.source.path)), schema, "the features")
 
+    def open_rows(self, document: FeaturesDocument, request: PlanRequest, say: Progress) -> SourceRows:
+        """Open the source for planning."""
+        from layoutopt.spark.planning.source_rows import open_source_rows
+
+        return open_source_rows(self.spark(), str(self.source.path), document, request, say)
+
     def source_rows(self, schema: Schema, partition_by: str) -> SourceRows:
         """Return the source as planning reads it by Spark."""
         from layoutopt.sources.door import Door
@@ -239,8 +247,8 @@ class Experiment:
         from layoutopt.methods.interface import PlanRequest
         from layoutopt.model.feature import FeatureSet
         from layoutopt.model.methods import FILE_BYTES
+        from layoutopt.planning.plan import make_plan, propose_plan
         from layoutopt.planning.source_profile import select_heaviest
-        from layoutopt.spark.planning.plan import make_plan, propose_plan
 
         document = self.document()
         if not variant.features:
@@ -259,7 +267,7 @@ class Experiment:
         )
         # Where rows and cells are counted, and not bytes, the plan's blocks need not be measured.
         planner = propose_plan if variant.row_order == UNORDERED else make_plan
-        return replace(planner(self.spark(), str(self.source.path), document, request), file_bytes=FILE_BYTES)
+        return replace(planner(self.open_rows, document, request), file_bytes=FILE_BYTES)
 
     def load(self, variant: Variant) -> Step:
         """Load one variant into the folder ``table`` beside the product, which has the seconds and the bytes."""
@@ -318,6 +326,14 @@ class Experiment:
             "peak_bytes": planned["peak_bytes"],
         }
 
+    def dry_run(self, plans: Sequence[Plan]) -> list[Table]:
+        """Return the tables that loads by plans would make, of the columns that test queries read, in one pass."""
+        from layoutopt.planning.dry_run import dry_run_loads
+        from layoutopt.spark.loading.load import open_in_tasks
+
+        read = {name for query in self.test_queries() for name in query.columns}
+        return dry_run_loads(open_in_tasks(self.spark(), str(self.source.path), plans[0]), plans, read)
+
     def _rehearsal(self, variants: Sequence[Variant]) -> Step:
         """Plan variants with the same partitions and measure the blocks that loads would make, in one pass.
 
@@ -326,11 +342,8 @@ class Experiment:
         names, column = [self.folder(variant).name for variant in variants], variants[0].partition_by
 
         def make() -> Json:
-            from layoutopt.spark.loading.dry_run import dry_run_loads
-
-            read = {name for query in self.test_queries() for name in query.columns}
             plans = [self.plan_of(variant) for variant in variants]
-            tables = dry_run_loads(self.spark(), str(self.source.path), plans, read)
+            tables = self.dry_run(plans)
             nothing = {"loading_seconds": None, "storage_bytes": None}
             return {
                 "tables": {

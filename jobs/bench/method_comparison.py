@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,11 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
+from layoutopt.planning.automatic import plan_best
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import plan_best
+from layoutopt.spark.planning.source_rows import open_source_rows
 
 # The name under which a comparison gives what no method can beat.
 BOUND: Final = "lower bound"
@@ -64,7 +66,7 @@ class Comparison:
             say(f"{self.name}: planning by {method}")
             request = PlanRequest(method, self.partition_by, block_rows=self.block_rows)
             started_at = time.perf_counter()
-            made = plan_best(spark, self.source, read_features(self.features), request)
+            made = plan_best(partial(open_source_rows, spark, self.source), read_features(self.features), request)
             seconds = time.perf_counter() - started_at
             (folder / "plan.json").write_bytes(made.dumps())
             return {"seconds": seconds, "method": made.method}

@@ -69,13 +69,16 @@ class Execution:
             return _refuse_spark
         return self.start() if self.reads_otherwise else self.start
 
+    def _prefers_spark(self, reason: str | None) -> bool:
+        return self.executor == SPARK or (self.executor == AUTO and reason is not None)
+
     def needs_spark(self, source: str, reason: str | None) -> bool:
         """Return whether Spark runs the tasks of a source: it is chosen, or ``auto`` has a reason for it.
 
         Raises:
             SettingError: Spark is chosen, and can't read a file of the source.
         """
-        if self.executor == LOCAL or (self.executor == AUTO and reason is None):
+        if not self._prefers_spark(reason):
             return False
         if self.executor == AUTO and not has_pyspark():
             return self.reads_otherwise  # which ends with an error
@@ -97,8 +100,7 @@ class Execution:
         """Plan as :func:`layoutopt.spark.planning.indexes.plan_with_indexes`."""
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
-        needs_spark = self.executor == SPARK or (self.executor == AUTO and self.reason is not None)
-        spark = self.start() if needs_spark else self.spark
+        spark = self.start() if self._prefers_spark(self.reason) else self.spark
         return plan_with_indexes(spark, source, document, request, say, draw)
 
     def load(
@@ -151,20 +153,18 @@ class Execution:
 
     def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
         """Append as :func:`layoutopt.loading.append.append_rows`."""
-        from layoutopt.loading.append import append_few_rows, append_locally
+        from layoutopt.loading.append import append_few_rows, append_locally, append_rows
         from layoutopt.sources.parquet_files import find_spark_gap
 
         # Few rows are appended here also where there is a Spark of its own, whose start takes longer than all of it.
         why = "Spark is chosen" if self.executor == SPARK else self.reason if self.reads_otherwise else None
+        openers = [partial(self._open_to_append, by_arrow) for by_arrow in (True, False)]
         if not self.needs_spark(request.source, why):
             if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
                 return append_locally(request, say, log)
-            further = [partial(self._open_to_append, by_arrow) for by_arrow in (True, False)]
-            return append_few_rows(request, self._compact_by_spark, further, say, log)
+            return append_few_rows(request, self._compact_by_spark, openers, say, log)
         log.write("spark", reason=why)
-        from layoutopt.spark.changes.append import append_rows
-
-        return append_rows(self.spark, request, say, log)
+        return append_rows(openers, request, self._compact_by_spark, say, log)
 
     def change(self, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> ChangeReport:
         """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
@@ -186,7 +186,7 @@ class Execution:
 
         return partial(open_for_change, self.spark)
 
-    def _open_to_append(self, by_arrow: bool, source: str, catalog: Catalog) -> LoadSource:
+    def _open_to_append(self, by_arrow: bool, source: str, catalog: Catalog, reason: Exception | None) -> LoadSource:
         from layoutopt.spark.changes.append import open_to_append
 
         return open_to_append(self.spark, source, catalog, by_arrow=by_arrow)
@@ -202,7 +202,7 @@ def _select_partitions(source: LoadSource, request: LoadRequest) -> Sequence[Sou
         return source.select_partitions(request.partition)
     if request.is_partial:
         return source.select_range(request.first, request.last)
-    return source.list_partitions()
+    return source.partitions
 
 
 def _refuse_spark() -> NoReturn:

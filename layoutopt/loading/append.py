@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
@@ -82,14 +82,14 @@ class AppendReport(Summarised):
 
 # Joins small entries of some partitions of a table, as :func:`compact_few_rows` does.
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
-# Opens the source of an append to a table.
-OpenFurther = Callable[[str, Catalog], LoadSource]
+# Opens the source of an append to a table; receives why the opener before does not suffice.
+OpenToAppend = Callable[[str, Catalog, Reason | None], LoadSource]
 
 
 def append_few_rows(
     request: AppendRequest,
     join_many: Join,
-    further: Sequence[OpenFurther] = (),
+    further: Sequence[OpenToAppend] = (),
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
 ) -> AppendReport:
@@ -106,12 +106,7 @@ def append_few_rows(
         NeedsSparkError: table or source need Spark, and there are no further openers; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-
-    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
-        others = (partial(_open, open_further, source, catalog) for open_further in further)
-        return Door(lambda _: _open_few_rows(source, catalog), *others, say=say, log=log)
-
-    return append_rows(open_door, request, partial(_compact, join_many), say, log)
+    return append_rows((_open_few_rows, *further), request, partial(_compact, join_many), say, log)
 
 
 def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
@@ -121,14 +116,14 @@ def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog
         SettingError: table or source need Spark; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-
-    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
-        return Door(lambda _: _open_plain(source, catalog), partial(refuse_spark, source))
-
-    return append_rows(open_door, request, partial(_compact, lambda *_: None), say, log)
+    return append_rows((_open_plain, _refuse), request, partial(_compact, lambda *_: None), say, log)
 
 
-def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> Source:
+def _refuse(source: str, catalog: Catalog, reason: Reason | None) -> NoReturn:
+    refuse_spark(source, reason)
+
+
+def _open_plain(source: str, catalog: Catalog, reason: Reason | None, most_rows: int | None = None) -> Source:
     if not catalog.partitions or not catalog.files.is_plain:
         raise NeedsSparkError("the table is empty, or encrypted")
     opened = open_local(source, current_plan(catalog), most_rows=most_rows)
@@ -139,19 +134,15 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
     return opened
 
 
-def _open_few_rows(source: str, catalog: Catalog) -> Source:
-    opened = _open_plain(source, catalog, MOST_ROWS)
+def _open_few_rows(source: str, catalog: Catalog, reason: Reason | None) -> Source:
+    opened = _open_plain(source, catalog, reason, MOST_ROWS)
     if len(opened.partitions) > MOST_PARTITIONS:
         raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
     return opened
 
 
-def _open(open_further: OpenFurther, source: str, catalog: Catalog, reason: Reason | None) -> LoadSource:
-    return open_further(source, catalog)
-
-
 def append_rows(
-    open_door: Callable[[str, Catalog], Door[LoadSource]],
+    openers: Sequence[OpenToAppend],
     request: AppendRequest,
     join: Join,
     say: Progress = silent,
@@ -160,7 +151,7 @@ def append_rows(
     """Append a source's rows in one commit, join small entries in another, and publish if the settings ask for it.
 
     Args:
-        open_door: returns the door of the source of an append to a table.
+        openers: of the source, first by Arrow, last by Spark.
         request: of the verb.
         join: joins small entries.
         say: called with a short sentence as each stage begins.
@@ -176,7 +167,8 @@ def append_rows(
         with watch.stage("all", "looking at the source"):
             request = replace(request, source=pin_version(request.source))
             catalog = open_own_table(request.table_path).catalog
-            door = open_door(request.source, catalog)
+            opened = (partial(opener, request.source, catalog) for opener in openers)
+            door: Door[LoadSource] = Door(*opened, say=say, log=log)
             plan, snapshot = current_plan(catalog), catalog.snapshot
             partitions = door.read(partial(_list_partitions, plan))
             if not any(partition.rows for partition in partitions):
@@ -201,7 +193,7 @@ def append_rows(
 
 
 def _list_partitions(plan: Plan, source: LoadSource) -> tuple[SourcePartition, ...]:
-    partitions = source.list_partitions()
+    partitions = source.partitions
     if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
         source.check_reachable(partitions)  # values of other types lose no row in Python
     return partitions

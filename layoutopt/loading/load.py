@@ -324,8 +324,9 @@ def _read_back(run: _Run, blocks: pa.Table) -> dict[str, int]:
 class LoadSource(Protocol):
     """The source that a verb names: a :class:`~layoutopt.sources.source.Source`, or one that only Spark reads."""
 
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions that have rows, by value, NULL first."""
+    @property
+    def partitions(self) -> tuple[SourcePartition, ...]:
+        """All partitions that have rows, by value, NULL first."""
         ...
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
@@ -724,7 +725,7 @@ def _find_partitions(loading: _Loading, source: LoadSource) -> tuple[SourceParti
     elif is_range:
         partitions = source.select_range(request.first, request.last)
     else:
-        partitions = source.list_partitions()
+        partitions = source.partitions
     if loading.plan.partition_by is not None:
         source.check_reachable(partitions)
     if is_range and not partitions and not request.allow_empty:

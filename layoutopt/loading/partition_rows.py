@@ -15,14 +15,17 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.evaluation.arrow_types import any_arrow_type
+from layoutopt.loading.local_source import check_plan, check_settings
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import TID, Column, Schema
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table import Table, plan_entries_read
+from layoutopt.scan.table_read import TableRead
 from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.second_reader import sum_rows
+from layoutopt.sources.segments import Segment
 from layoutopt.sources.source import Source, count_partition_rows
 from layoutopt.sources.split import POSITION_BITS, ReadSplit, Split, encode_partitions
 
@@ -85,6 +88,43 @@ def _read_live_rows(files: TableFiles, segment: SegmentRead, schema: Schema, nam
     types = pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.select(names).columns])
     batches = read_segments(files, [segment], schema.select(names).columns)
     return pa.Table.from_batches([batch.cast(types) for batch in batches], types)
+
+
+def open_segments(
+    table: Table, plan: Plan, read: TableRead, executor: Executor
+) -> tuple[PartitionRows, tuple[Segment, ...]]:
+    """Return the segments that are read of a table without deleted rows, as a source and its segments.
+
+    The rows of each are in the order of their tids, and the segments have their numbers in the table.
+
+    Args:
+        table: has only plans with tids.
+        plan: by which they are written; it has the columns of the read.
+        read: the segments, and columns.
+
+    Raises:
+        NeedsSparkError: the plan needs Spark.
+    """
+    check_plan(plan)
+    check_settings(plan)
+    files, schema = table.catalog.files.for_tasks(), plan.schema.select([column.name for column in read.columns])
+    splits = [
+        (None, ReadSplit(partial(_read_by_tid, files, segment, schema), 0, 0, segment.live_rows))
+        for segment in read.segments
+    ]
+    source = _make_source(f"the table {table.catalog.files.root!r}", plan, splits, executor)
+    lows = [split.low for split, _ in source.splits]
+    segments = (
+        Segment(i, None, segment.segment, low, low + segment.live_rows, segment.live_rows)
+        for i, (low, segment) in enumerate(zip(lows, read.segments, strict=True))
+    )
+    return replace(source, schema=schema, partition_by=None), tuple(segments)
+
+
+def _read_by_tid(files: TableFiles, segment: SegmentRead, schema: Schema, names: Sequence[str]) -> pa.Table:
+    rows = _read_live_rows(files, segment, Schema((*schema.columns, Column(TID, "bigint"))), [*names, TID])
+    in_order = pa.array(np.argsort(np.asarray(rows[TID]), kind="stable"))
+    return rows.drop_columns([TID]).take(in_order)
 
 
 def _make_source(

@@ -8,9 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from layoutopt.sources.executor import map_in_groups
-from layoutopt.sources.segments import Segment, segment_ranges
-from layoutopt.sources.shuffle import CutJob, assign_splits, group_splits, read_segment_rows, reads_little_twice
+from layoutopt.sources.segments import Segment
 from layoutopt.sources.source import Source
 from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.task import WriteJob, gather_and_write
@@ -20,34 +18,14 @@ from layoutopt.writer.task_result import PackedResults, TaskResult
 def write_segments(source: Source, job: WriteJob, segments: Sequence[Segment]) -> list[TaskResult]:
     """Write each segment in a task, and return the tasks' results in the order of the segments.
 
-    Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
-
     Raises:
         NeedsSparkError: Arrow might read a file otherwise than Spark.
-        ContentMismatchError: a file was changed since it was counted.
-        LayoutoptError: a task failed.
+        LayoutoptError: as :meth:`~layoutopt.sources.source.Source.map_segments`.
     """
     if not source.carries_words:
         job = replace(job, evaluate_rest=partial(evaluate_words, settings=job.plan.settings))
-    splits = [split for split, _ in source.splits]
-    ranges = segment_ranges(segments)
-    overlapping = [ranges.overlapping(split, values) for split, values in source.splits]
-    tasks = assign_splits(splits, overlapping, len(segments))
-    own = CutJob(source.schema, source.partition_by, ranges, tasks, by_segment=True)
-    executor = source.executor
-    results: Sequence[TaskResult | None]
-    with source.checks_changes():
-        # Rows of an encrypted table may not lie open in temporary files.
-        if reads_little_twice(own) or (job.lent and executor.shuffles_openly):
-            results = map_in_groups(executor, len(segments), partial(_write_own_files, own, job), pack=PackedResults)
-        else:
-            shared = replace(own, tasks=group_splits(splits), by_segment=False)
-            results = executor.shuffle(shared, partial(_write_rows, job), PackedResults)
+    results = source.map_segments(segments, partial(_write_rows, job), PackedResults, is_secret=bool(job.lent))
     return [result for result in results if result is not None]
-
-
-def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | None:
-    return _write_rows(job, segment, read_segment_rows(cut, [segment]))
 
 
 def _write_rows(job: WriteJob, segment: int, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -103,61 +103,25 @@ def ignore_estimate(advice: Advice) -> None:
     """Ignore an estimate."""
 
 
-class AdvisedSource(Protocol):
+# Opens some columns of the rows of some files, for a document with all columns, features and queries of the trials;
+# the request names the partition column, and how many rows a segment has at most.
+OpenFileRows = Callable[[Sequence[SnapshotFile], Sequence[str], FeaturesDocument, PlanRequest], SourceRows]
+
+
+@dataclass(frozen=True, eq=False)
+class AdvisedSource:
     """A source as one engine reads it.
 
     Attributes:
         schema: its columns.
         files: its files.
+        open_rows: opens the rows of some of the files. Raises NeedsSparkError where only Spark reads them surely, and
+            SchemaError where they can't be partitioned by the requested column.
     """
 
-    @property
-    def schema(self) -> Schema:
-        """The columns."""
-        ...
-
-    @property
-    def files(self) -> Sequence[SnapshotFile]:
-        """The files."""
-        ...
-
-    def open_rows(
-        self, some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
-    ) -> SourceRows:
-        """Open the rows of some of the files.
-
-        Args:
-            some: the files, or all of them.
-            columns: those that are tried, in the schema's order.
-            document: all columns of the source, and all features and queries of the trials.
-            request: names the partition column, and how many rows a segment has at most.
-
-        Raises:
-            NeedsSparkError: only Spark reads them surely.
-            SchemaError: the source has no such partition column, or can't be partitioned by it.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class PlainSource:
-    """Parquet files of this machine, read by Arrow (:class:`AdvisedSource`); of a path or of a table."""
-
-    name: str
     schema: Schema
     files: tuple[SnapshotFile, ...]
-    listed: tuple[SnapshotFile, ...]
-
-    def open_rows(
-        self, some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
-    ) -> SourceRows:
-        """Open the rows of some of the files; NeedsSparkError where Arrow can't read these ends the advice by Arrow."""
-        paths = {local_path(file.path) for file in some}
-        files = [file for file in self.listed if file.path in paths]
-        rows = open_plain_files(self.name, files, document, request)
-        rows.warm_up()
-        rows.prefetch()
-        return Door(lambda _: rows)
+    open_rows: OpenFileRows
 
 
 def advise(
@@ -207,7 +171,7 @@ def advise(
     return Door(*openers, say=say).read(build)
 
 
-def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bool) -> PlainSource:
+def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bool) -> AdvisedSource:
     """Open a source's plain files.
 
     Raises:
@@ -223,7 +187,17 @@ def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bo
     listed = list_source_files(request.source, schema, partition_by)
     if not include_small:
         check_are_many(listed)
-    return PlainSource(request.source, schema, files, listed)
+
+    def open_rows(
+        some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, plan: PlanRequest
+    ) -> SourceRows:
+        paths = {local_path(file.path) for file in some}
+        rows = open_plain_files(request.source, [file for file in listed if file.path in paths], document, plan)
+        rows.warm_up()
+        rows.prefetch()
+        return Door(lambda _: rows)  # NeedsSparkError ends the advice by Arrow
+
+    return AdvisedSource(schema, files, open_rows)
 
 
 def _have_same_columns(first: Schema, second: Schema) -> bool:

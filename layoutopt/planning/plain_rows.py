@@ -29,7 +29,7 @@ from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments, choose_segments, few_rows_by_value
 from layoutopt.planning.source_profile import COUNTED_PARTITIONS, SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.sources.executor import Executor, Processes, Task, ignore_errors
+from layoutopt.sources.executor import Executor, Processes, Value, ignore_errors
 from layoutopt.sources.listing import estimate_rows, list_source_files
 from layoutopt.sources.profile import (
     DRAW,
@@ -49,7 +49,7 @@ from layoutopt.sources.shuffle import (
 from layoutopt.sources.source import Source, open_files
 from layoutopt.sources.split import arrow_schema
 from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
-from layoutopt.writer.segment import sort_by_position
+from layoutopt.writer.segment import FindWords, sort_by_position
 
 _FEWEST_SPLITS: Final = 4
 # Rows read for each row drawn from few files: neighbouring rows are more alike than those of a block.
@@ -172,19 +172,15 @@ class PlainRows(Rows):
         return pa.concat_tables(self.source.run(DrawJob(cut_job, draws, enough))).drop_columns([DRAW])
 
     def map_segments(
-        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
-    ) -> tuple[pa.Table, RowSample]:
+        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask[Value]
+    ) -> tuple[list[Value], RowSample]:
         """Return a task's results for each segment, and the sample; reads the files unless they were read for it."""
         few = dict.fromkeys(request.partition_rows, request.sample_rows)
         known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
-        count, run = (
-            chosen.shares * len(chosen.segments),
-            partial(task, evaluate_rest=partial(evaluate_words, settings=plan.settings)),
-        )
-        results = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, run))
-        tables = [table for table in results if table is not None]
-        table = pa.concat_tables(tables) if tables else pa.table({})
-        return table, self.draw(request) if few else RowSample(request.features, ())
+        count, evaluate_rest = chosen.shares * len(chosen.segments), partial(evaluate_words, settings=plan.settings)
+        parts = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, task, evaluate_rest))
+        sample = self.draw(request) if few else RowSample(request.features, ())
+        return [value for part in parts for value in part], sample
 
     def prefetch(self) -> None:
         """Read the segments and samples in the background."""
@@ -248,11 +244,13 @@ class PlainRows(Rows):
 
 
 def _run_task(
-    read: Callable[[int, int], Iterator[pa.RecordBatch]], shares: int, task: Task, number: int
-) -> pa.Table | None:
-    """Run the task on a segment's rows; None for no rows."""
-    results = list(task(read(number // shares, number)))
-    return pa.Table.from_batches(results) if results else None
+    read: Callable[[int, int], Iterator[pa.RecordBatch]],
+    shares: int,
+    task: SegmentTask[Value],
+    evaluate_rest: FindWords,
+    number: int,
+) -> Sequence[Value]:
+    return task(read(number // shares, number), evaluate_rest)
 
 
 def _import_blocking(number: int) -> None:

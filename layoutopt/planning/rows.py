@@ -6,8 +6,8 @@ What only a plan depends on needs no proof by a second reader: a load reads ever
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.sources.door import Door
-from layoutopt.sources.executor import Batches, Executor
+from layoutopt.sources.executor import Batches, Executor, Value
 from layoutopt.sources.segments import Chunk
 from layoutopt.writer.segment import FindWords
 
@@ -45,15 +45,9 @@ class RowCounts(NamedTuple):
 SelectColumns = Callable[[pa.Table, Sequence[Column]], Sequence[Column]]
 
 
-class SegmentTask(Protocol):
-    """Returns batches of results for the batches of a segment.
-
-    ``evaluate_rest`` finds the features that keys don't decide; without it, the batches carry Spark's words for these.
-    """
-
-    def __call__(self, batches: Batches, evaluate_rest: FindWords | None = None) -> Iterator[pa.RecordBatch]:
-        """Run the task."""
-        ...
+# Returns results for the batches of a segment. The function finds the features that keys don't decide; without it, the
+# batches carry Spark's words for these.
+SegmentTask: TypeAlias = Callable[[Batches, FindWords | None], Sequence[Value]]
 
 
 class Rows(ABC):
@@ -116,9 +110,9 @@ class Rows(ABC):
 
     @abstractmethod
     def map_segments(
-        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
-    ) -> tuple[pa.Table, RowSample]:
-        """Return a task's results, of a schema, for some segments, and the sample that is requested."""
+        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask[Value]
+    ) -> tuple[list[Value], RowSample]:
+        """Return a task's results for some segments, and the sample that is requested."""
 
     def prefetch(self) -> None:  # noqa: B027 - there may be nothing to fetch
         """Begin in the background to read what planning will need."""

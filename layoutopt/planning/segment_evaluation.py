@@ -16,11 +16,11 @@ columns and filtered columns), which corrects those of other partitions: a ratio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -65,35 +65,36 @@ _ENOUGH_ROWS: Final = 600_000
 # Rows of all partitions together, and partitions, that are blocked to estimate which of them queries read.
 _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 
-_RESULT_SCHEMA = (
-    "plan int, segment int, orders array<array<string>>, "
-    "read array<double>, full array<double>, metadata_chunks array<double>, "
-    "cells array<double>, full_cells array<double>, "
-    "read_sorted array<double>, full_sorted array<double>, reached array<double>, "
-    "stored array<double>, stored_sorted array<double>"
-)
-_RESULT = pa.schema(
-    [
-        ("plan", pa.int32()),
-        ("segment", pa.int32()),
-        ("orders", pa.list_(pa.list_(pa.string()))),
-        ("read", pa.list_(pa.float64())),
-        ("full", pa.list_(pa.float64())),
-        ("metadata_chunks", pa.list_(pa.float64())),
-        ("cells", pa.list_(pa.float64())),  # with tids
-        ("full_cells", pa.list_(pa.float64())),
-        ("read_sorted", pa.list_(pa.float64())),  # where an order was searched
-        ("full_sorted", pa.list_(pa.float64())),
-        ("reached", pa.list_(pa.float64())),
-        ("stored", pa.list_(pa.float64())),  # one figure
-        ("stored_sorted", pa.list_(pa.float64())),
-    ]
-)
 # For each figure that differs by partition, the figure of a sample that estimates it.
 _ROUGH_FIGURES: Final = MappingProxyType(
     {"read": "read", "cells": "read", "metadata_chunks": "reached", "reached": "reached"}
 )
 _FIGURES: Final = (*_ROUGH_FIGURES, "full", "full_cells", "stored")
+
+
+class PlanFigures(NamedTuple):
+    """What a plan's blocks of one segment would be; a figure a query, with tids.
+
+    Attributes:
+        plan: the number of the plan among the trials.
+        orders: of rows, by layout.
+        read_sorted, full_sorted: in these orders; as without where none was searched.
+        stored, stored_sorted: one figure.
+    """
+
+    plan: int
+    segment: int
+    orders: list[list[str]]
+    read: list[float]
+    full: list[float]
+    metadata_chunks: list[float]
+    cells: list[float]
+    full_cells: list[float]
+    read_sorted: list[float]
+    full_sorted: list[float]
+    reached: list[float]
+    stored: list[float]
+    stored_sorted: list[float]
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,10 @@ def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -
     values = tuple(segment.value for segment in segments)
     tried = TriedSegments(values, np.array([segment.rows for segment in segments], np.float64), chosen.partition_rows)
     request = _request_sample(first, features, tried, columns)
-    table, sample = rows.map_segments(first, chosen, request, task, _RESULT_SCHEMA)
-    results, tasks = table.to_pylist(), rows.tasks
+    results, sample = rows.map_segments(first, chosen, request, task)
+    tasks = rows.tasks
     return [
-        _scale_result(trial, columns, [row for row in results if row["plan"] == number], tried, sample, queries, tasks)
+        _scale_result(trial, columns, [row for row in results if row.plan == number], tried, sample, queries, tasks)
         for number, trial in enumerate(trials)
     ]
 
@@ -317,17 +318,17 @@ def _number_families(queries: Sequence[Query]) -> Ints:
 def _scale_result(
     trial: Trial,
     columns: Sequence[str],
-    results: Sequence[Mapping[str, Any]],
+    results: Sequence[PlanFigures],
     tried: TriedSegments,
     sample: RowSample,
     queries: Sequence[Query],
     tasks: Executor,
 ) -> TrialResult:
-    rows = sorted(results, key=lambda row: int(row["segment"]))
+    rows = sorted(results, key=lambda row: row.segment)
     if len(rows) < len(tried.values):  # the source's rows were removed meanwhile
         nothing = (0.0,) * len(queries)
         return TrialResult(trial.plan, nothing, nothing, nothing)
-    figures = {name: np.array([row[name] for row in rows], dtype=np.float64) for name in _FIGURES}
+    figures = {name: np.array([getattr(row, name) for row in rows], dtype=np.float64) for name in _FIGURES}
     scaled = {name: tried.scale_by_rows(values) for name, values in figures.items()}
     if sample.segments:
         rough = evaluate_sample_segments(sample, narrow_plan(trial.plan, columns), queries, tasks)
@@ -338,13 +339,13 @@ def _scale_result(
     plan = trial.plan
     if trial.search:
         middle = rows[len(rows) // 2]
-        orders = iter(middle["orders"])
+        orders = iter(middle.orders)
         layouts = plan.scheme.layouts
         plan = with_orders(
             plan, [() if set(columns).isdisjoint(layout.columns) else next(orders) for layout in layouts]
         )
         for name, like in (("read", "read"), ("full", "full"), ("reached", "full"), ("stored", "stored")):
-            scaled[name] *= _saving(np.array(middle[like]), np.array(middle[f"{like}_sorted"]))
+            scaled[name] *= _saving(np.array(getattr(middle, like)), np.array(getattr(middle, f"{like}_sorted")))
     stored = float(scaled.pop("stored").sum())
     sums = {name: tuple(values.tolist()) for name, values in scaled.items()}
     return TrialResult(plan, stored=stored, **sums)
@@ -364,14 +365,15 @@ def _try_plans(
     shares: int,
     batches: Iterable[pa.RecordBatch],
     evaluate_rest: FindWords | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each plan, or each of the task's share of plans, from all rows of a segment.
+) -> list[PlanFigures]:
+    """Return the figures of each plan, or each of the task's share of plans, from all rows of a segment.
 
-    The body of ``mapInArrow``. The rows' vectors are over ``features``, of which each plan has some.
+    The rows' vectors are over ``features``, of which each plan has some.
     """
     segment = gather_segment(replace(jobs[0].plan, features=features), batches, evaluate_rest=evaluate_rest)
     if segment is None:
-        return
+        return []
+    figures = []
     segment_number, share = divmod(segment.id, shares)
     for number in range(share, len(jobs), shares):
         job = jobs[number]
@@ -385,9 +387,9 @@ def _try_plans(
         stored = [
             [float(sum(source.blocks.bytes.sum() for source in table.sources))] for table in (tried.table, tried.sorted)
         ]
-        values = [number, segment_number, tried.orders, *before[:3], *cells, *after[:2], before[3], *stored]
-        arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
+        sizes = (*before[:3], *cells, *after[:2], before[3], *stored)
+        figures.append(PlanFigures(number, segment_number, tried.orders, *sizes))
+    return figures
 
 
 class SegmentTrial(NamedTuple):

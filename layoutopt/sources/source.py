@@ -34,12 +34,19 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, plan_entries_read
-from layoutopt.sources.executor import Executor, map_in_groups
+from layoutopt.sources.executor import Executor, Pack, RowsFunction, Value, map_in_groups
 from layoutopt.sources.listing import count_files, read_version
 from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
-from layoutopt.sources.segments import Chunk, chunk_bits, chunks_from_counts
-from layoutopt.sources.shuffle import NO_RANGES, CutJob, group_splits
+from layoutopt.sources.segments import Chunk, Segment, chunk_bits, chunks_from_counts, segment_ranges
+from layoutopt.sources.shuffle import (
+    NO_RANGES,
+    CutJob,
+    assign_splits,
+    group_splits,
+    read_segment_rows,
+    reads_little_twice,
+)
 from layoutopt.sources.split import FileSplit, Split, SplitCounts, partition_value
 
 # At most this many tasks a core, since the driver receives the result of each.
@@ -114,7 +121,7 @@ class Source:
 
     @cached_property
     def partitions(self) -> tuple[SourcePartition, ...]:
-        """All partitions that have rows, with the versions of their files, by value; NULL is first."""
+        """All partitions that have rows or can't be read, with the versions of their files, by value; NULL is first."""
         versions = {listed.file.path: listed.version for listed in self.files}
         files: dict[PlainValue, dict[str, SourceFile]] = {}
         for split, counts in self.splits:
@@ -148,10 +155,6 @@ class Source:
             if constant is None or constant[0] in some:
                 files.append(listed)
         return replace(self, files=files, splits=splits, partition_rows=rows, values=some, problems={}, _chunks={})
-
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions that have rows, and those that can't be read."""
-        return self.partitions
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
         """Return the partitions that texts of ``--partition`` name.
@@ -293,6 +296,44 @@ class Source:
         chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns if value in self.partition_rows]
         return sorted(chunks, key=lambda chunk: chunk.low)
 
+    def map_segments(
+        self,
+        segments: Sequence[Segment],
+        function: RowsFunction[Value],
+        pack: Pack[Value] = list,
+        *,
+        columns: Collection[str] | None = None,
+        is_secret: bool = False,
+    ) -> Sequence[Value | None]:
+        """Return a function's value of each segment's rows, each from a task; None for a segment without rows.
+
+        Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
+
+        Args:
+            segments: numbered from 0.
+            function: gets the number of a segment, and batches of its rows with their positions; perhaps none.
+            pack: as of :meth:`~layoutopt.sources.executor.Executor.shuffle`.
+            columns: those that are read, and the partition column; all when None.
+            is_secret: whether the rows may not lie open in temporary files.
+
+        Raises:
+            ContentMismatchError: a file was changed since it was counted.
+            LayoutoptError: a task failed.
+        """
+        splits = [split for split, _ in self.splits]
+        ranges = segment_ranges(segments)
+        overlapping = [ranges.overlapping(split, values) for split, values in self.splits]
+        names = None if columns is None else self.cut_job((), columns).columns
+        tasks = assign_splits(splits, overlapping, len(segments))
+        own = CutJob(self.schema, self.partition_by, ranges, tasks, by_segment=True, columns=names)
+        with self.checks_changes():
+            if reads_little_twice(own) or (is_secret and self.executor.shuffles_openly):
+                return map_in_groups(
+                    self.executor, len(segments), partial(_call_with_own_rows, own, function), pack=pack
+                )
+            shared = replace(own, tasks=group_splits(splits), by_segment=False)
+            return self.executor.shuffle(shared, function, pack)
+
     def run(self, job: TaskJob[T]) -> list[T]:
         """Return the results of a job's tasks that read rows."""
         results = [result for result in self.executor.map(len(job.job.tasks), job.run_task) if result is not None]
@@ -353,6 +394,10 @@ def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa
     """Yield the live rows of some entries of a table's partitions."""
     read = plan_entries_read(table, entries)
     return read_segments(table.catalog.files, read.segments, read.columns)
+
+
+def _call_with_own_rows(job: CutJob, function: RowsFunction[Value], segment: int) -> Value:
+    return function(segment, read_segment_rows(job, [segment]))
 
 
 def _sum_columns(

@@ -25,7 +25,7 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics, with_bytes
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.errors import TableError, encode_errors
+from layoutopt.errors import TableError
 from layoutopt.evaluation.checksum import (
     Positions,
     is_hashable,
@@ -189,18 +189,6 @@ class WriteJob:
     def blocks_a_segment(self) -> int:
         """Return the most blocks of a segment: one for each row in each layout."""
         return self.plan.segment_rows * len(self.plan.scheme.layouts)
-
-
-def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the segment that the batches hold and yield its result as one row; the body of ``mapInArrow``.
-
-    Raises:
-        RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
-    """
-    with encode_errors():
-        result = gather_and_write(job, batches)
-        if result is not None:
-            yield result.encoded()
 
 
 def gather_and_write(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final, overload
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -16,23 +16,6 @@ from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
-
-# Blocks are an Arrow stream, since Spark has no name for some of their types.
-RESULT_SCHEMA: Final = (
-    "segment int, rows bigint, joined_vectors bigint, blocks binary, indexes array<binary>, "
-    "tid_sums array<array<bigint>>, also binary"
-)
-_RESULT: Final = pa.schema(
-    [
-        ("segment", pa.int32()),
-        ("rows", pa.int64()),
-        ("joined_vectors", pa.int64()),
-        ("blocks", pa.binary()),
-        ("indexes", pa.list_(pa.binary())),
-        ("tid_sums", pa.list_(pa.list_(pa.int64()))),
-        ("also", pa.binary()),
-    ]
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +45,6 @@ class TaskResult:
         blocks, indexes = split_indexes(self.blocks)
         return replace(self, blocks=blocks, indexes=indexes)
 
-    def encoded(self) -> pa.RecordBatch:
-        """Return one row of :data:`RESULT_SCHEMA`."""
-        result = self.split()
-        values = vars(result) | {"blocks": to_arrow_stream(result.blocks)}
-        arrays = [pa.array([values[field.name]], field.type) for field in _RESULT]
-        return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
-
-
-def read_task_results(result: pa.Table) -> Iterator[TaskResult]:
-    """Yield the results in rows of :data:`RESULT_SCHEMA` by segment; indexes are not copied."""
-    for row in pa.compute.sort_indices(result["segment"]).to_pylist():
-        values = {name: result[name][row] for name in result.column_names}
-        blocks = pa.ipc.open_stream(values.pop("blocks").as_buffer()).read_all()
-        indexes = tuple(index.as_buffer() for index in values.pop("indexes").values)
-        plain = {name: value.as_py() for name, value in values.items()}
-        yield TaskResult(**plain, blocks=blocks, indexes=indexes)
-
 
 class PackedResults(Sequence[TaskResult | None]):
     """Results of many tasks, with their blocks in one table: a table of its own takes about 100 KB for each."""
@@ -106,14 +72,6 @@ class PackedResults(Sequence[TaskResult | None]):
             return None
         start, stop = self._starts[place], self._starts[place + 1]
         return replace(result, blocks=self._blocks.slice(start, stop - start))
-
-
-def to_arrow_stream(blocks: pa.Table) -> bytes:
-    """Return a table as a compressed Arrow stream: drivers limit the size of results, and indexes are long."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_table(blocks)
-    return bytes(sink.getvalue().to_pybytes())
 
 
 @dataclass(frozen=True)

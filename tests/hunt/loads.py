@@ -14,10 +14,10 @@ from layoutopt.model.query import Query
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.scans import find_scans
 from tests.hunt.tables import Laid
 from tests.hunt.ways import Sessions
+from tests.spark.plans import make_plan
 
 METHODS = ("sop", "gsop-r", "zorder")
 

@@ -227,7 +227,7 @@ def opened(source: object, by: str | None = "year", schema: Schema = SCHEMA, mos
 
 def test_an_empty_text_names_a_partition(tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": ["b", "", None, "a"]}), tmp_path / "a.parquet")
-    partitions = opened(tmp_path, "k", Schema((Column("k", "string"),))).list_partitions()
+    partitions = opened(tmp_path, "k", Schema((Column("k", "string"),))).partitions
     assert [partition.value for partition in partitions] == [None, "", "a", "b"]
 
 
@@ -244,15 +244,15 @@ def test_partitions_have_the_files_with_their_rows(tmp_path: Path) -> None:
     for hidden in ("_SUCCESS", ".b.parquet.crc"):
         (tmp_path / "s" / hidden).write_text("x")
     years = {name: rows["year"].to_pylist() for name, rows in (("a", second), ("b", first))}
-    partitions = opened(tmp_path / "s").list_partitions()
+    partitions = opened(tmp_path / "s").partitions
     assert sum(partition.rows for partition in partitions) == 37
     for partition in partitions:
         assert partition.rows == sum(values.count(partition.value) for values in years.values())
         names = [name for name, values in years.items() if partition.value in values]
         assert [file.uri for file in partition.files] == [f"file:{tmp_path}/s/{name}.parquet" for name in names]
-    days = [partition.value for partition in opened(tmp_path / "s" / "a.parquet", "day").list_partitions()]
+    days = [partition.value for partition in opened(tmp_path / "s" / "a.parquet", "day").partitions]
     assert days == sorted(days, key=lambda day: -1 if day is None else int(str(day)))
-    assert [partition.rows for partition in opened(tmp_path / "s", None).list_partitions()] == [37]
+    assert [partition.rows for partition in opened(tmp_path / "s", None).partitions] == [37]
 
 
 def other(name: str, type: pa.DataType) -> Callable[[Path], Path]:

@@ -22,9 +22,9 @@ from layoutopt.planning.source_profile import CountRequest, sample_histograms
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan, propose_plan
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, random_queries, rows_of
+from tests.spark.plans import make_plan, propose_plan
 from tests.spark.session.answers import spark_sql
 from tests.spark.tables import document, every_type, is_value
 

@@ -27,12 +27,12 @@ from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.writer import task as write_task
 from layoutopt.writer.task import WriteJob
 from layoutopt.writer.task_result import TaskResult
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, listed, random_queries, rows_of
+from tests.spark.plans import make_plan
 from tests.spark.rewriting import found, rewrite
 from tests.spark.session.answers import spark_sql
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_rows

@@ -18,9 +18,9 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
+from tests.spark.plans import make_plan
 from tests.spark.session.answers import answer, skipped
 from tests.spark.settings import UNCOMPILED, compared_here, new_session
 

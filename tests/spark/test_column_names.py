@@ -24,11 +24,12 @@ from layoutopt import spark as ls
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.errors import QueryError, SchemaError
+from layoutopt.loading.local_source import open_local
 from layoutopt.model.types import is_type_name, quote_name
+from layoutopt.planning.dry_run import dry_run_loads
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.loading.dry_run import dry_run_load
 from layoutopt.sql.schema import plain_name, schema_from
 from tests.effort import long_too
 from tests.spark.session.answers import scans_under
@@ -271,9 +272,9 @@ def test_the_other_verbs(copied: Table, place: Path, capsys: pytest.CaptureFixtu
     capsys.readouterr()
 
 
-def test_a_rehearsal(spark: SparkSession, copied: Table, place: Path) -> None:
+def test_a_rehearsal(copied: Table, place: Path) -> None:
     (plan,) = copied.catalog.plans.values()
-    rehearsed = dry_run_load(spark, str(place / "source.parquet"), plan)
+    (rehearsed,) = dry_run_loads(open_local(str(place / "source.parquet"), plan), [plan])
     assert rehearsed.rows == ROWS
     assert [len(source.blocks.rows) for source in rehearsed.sources] == [len(s.blocks.rows) for s in copied.sources]
 

@@ -11,6 +11,7 @@ import pytest
 
 import layoutopt.spark as ls
 from layoutopt import open_table
+from layoutopt.api.execution import use_session
 from layoutopt.errors import SettingError
 from layoutopt.features.selection import mine_all
 from layoutopt.indexes.choosing import parse_indexes
@@ -22,7 +23,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Call, Col
 from layoutopt.model.requests import AppendRequest
 from layoutopt.model.udf import udf
-from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.functions import find_declared_udfs
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
@@ -121,7 +121,7 @@ def test_expressions_and_functions_of_users_skip_by_their_indexes(session: Spark
     load(session, str(first), str(path), plan_for(session))
     assert min(answers(session, path, first).values()) > 25  # of 40
     rows(session, ROWS, 200).coalesce(1).write.parquet(str(late))
-    append_rows(session, AppendRequest(table_path=str(path), source=str(late), batch_id="b"))
+    use_session(session).append(AppendRequest(table_path=str(path), source=str(late), batch_id="b"))
     assert min(answers(session, path, first, late).values()) > 25
     checked = verify(open_table(str(path)))
     assert checked.ok

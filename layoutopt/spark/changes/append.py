@@ -1,24 +1,16 @@
-"""Append rows to the partitions of a table; retrying a batch adds it only once.
-
-An append adds an entry with its own blocks, by the table's newest plan, and leaves the other entries unchanged. Then
-small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optimize` compacts all entries.
-"""
+"""Open sources to append by Spark, and compact small entries by Spark (:mod:`layoutopt.loading.append`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.events import Stages
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
-from layoutopt.loading.append import AppendReport
 from layoutopt.loading.load import LoadSource
-from layoutopt.model.requests import AppendRequest
-from layoutopt.sources.door import Door
 from layoutopt.spark.changes.spark_change import newest_checked_plan, open_entries_door
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import open_by_session, open_in_tasks
@@ -38,21 +30,6 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
     """
     door = open_entries_door(spark, path)
     return door.read(lambda open_rows: append.compact_small_entries(path, keys, open_rows, watch))
-
-
-def append_rows(
-    spark: AnySession, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS
-) -> AppendReport:
-    """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
-
-    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
-        openers = [partial(open_to_append, spark, source, catalog, by_arrow=by_arrow) for by_arrow in (True, False)]
-        return Door(*(lambda _, opener=opener: opener() for opener in openers), say=say, log=log)
-
-    def compact(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-        return compact_small_entries(start_session(spark), path, keys, watch)
-
-    return append.append_rows(open_door, request, compact, say, log)
 
 
 def open_to_append(spark: AnySession, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:

@@ -23,6 +23,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.load import Basis, load
+from layoutopt.loading.rewrite import rewrite_layouts
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
@@ -30,9 +31,9 @@ from layoutopt.model.requests import DELETED_SHARE, OptimizeRequest
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
-from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
+from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts
 from layoutopt.spark.changes.replan import Target, check_flags, find_target, read_fitting_plan
-from layoutopt.spark.changes.spark_change import SparkChange, open_entries_door, open_for_change
+from layoutopt.spark.changes.spark_change import SparkChange, open_entries_door, open_for_change, open_segments_door
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.workload.analyze import check_log
 from layoutopt.workload.log import read_log
@@ -122,7 +123,7 @@ def _optimize(spark: AnySession, request: OptimizeRequest, say: Progress, log: E
     else:
         if budget is not None or request.curve:
             say("trying partial rewrites")
-            parts = find_parts(spark, table, target, selected, LEAST_GAIN)
+            parts = find_parts(open_segments_door(spark, request.table_path), table, target, selected, LEAST_GAIN)
             candidates = parts.add_to(candidates)
             selected = selected if budget is None else parts.add_to(selected)
         due = [
@@ -260,7 +261,9 @@ def _rewrite_partition(
     if not entries or is_up_to_date(entries, plan):
         return None
     if level is not None:
-        return write_layouts(change, level.rewrite(entries), watch)
+        work = level.rewrite(entries)
+        segments_door = open_segments_door(spark, path)
+        return segments_door.read(lambda open_rows: rewrite_layouts(change.table, work, open_rows, watch))
     known = change.names.values_of(entries)
     values = change.read_stored_values([key]) if known is None else tuple(known.values())
     basis = Basis(

@@ -1,36 +1,20 @@
-"""Rewrite some layouts of a partition and keep the files of the others.
-
-Only row positions tie the layouts of a segment to each other, and rows keep their positions. The rows of a segment are
-read with their positions and written into the blocks of the new layouts. The next blocks file names the kept files
-again. The new plan's features are measured for the kept blocks, by the positions that their rows have.
-
-Before the commit, the catalog's sums of hash(tid, value) prove for each segment that every column still has its values
-at their positions.
-"""
+"""Find the layouts of which a partial rewrite pays off (:mod:`layoutopt.loading.rewrite`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.catalog.blocks import BlockTable, block_schema
-from layoutopt.catalog.commit import CommitHook, commit_load
-from layoutopt.catalog.entries import partition_entries, written_positions
-from layoutopt.catalog.load_check import Content, TidSums, check_content, check_positions
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError
-from layoutopt.events import Stages
+from layoutopt.errors import CommitConflictError
 from layoutopt.features.cross_validation import query_family
-from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import EntryBytes, measure_entry_bytes
+from layoutopt.loading.rewrite import OpenSegments, PartialRewrite, can_rewrite_partially
 from layoutopt.maintenance.candidates import Candidate, Layouts, Part, plan_steps
 from layoutopt.maintenance.partial_rewrite import (
     can_mix,
@@ -40,238 +24,18 @@ from layoutopt.maintenance.partial_rewrite import (
     renumber_features,
     restrict_to_columns,
     select_layout_blocks,
-    to_block_rows,
     to_word_lists,
 )
-from layoutopt.model.arrays import Floats, Ints, Words, spread
+from layoutopt.model.arrays import Floats, spread
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan, Scheme
-from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
-from layoutopt.model.schema import PLACE, POSITION, SEGMENT, TID
-from layoutopt.model.vectors import words_for
-from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.segments import FileRead, SegmentRead, plan_file_reads
+from layoutopt.planning.dry_run import dry_run_loads
 from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.scan.table_read import TableRead, exclude_blocks
-from layoutopt.spark.changes.located_rows import SEGMENT_NUMBER, locate_rows
+from layoutopt.sources.door import Door
 from layoutopt.spark.changes.replan import Target
-from layoutopt.spark.changes.spark_change import SparkChange
-from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import with_feature_words
-from layoutopt.spark.core.functions import check_plan
-from layoutopt.spark.core.sessions import limit_method_size
-from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.core.workers import map_segments
-from layoutopt.spark.loading.dry_run import dry_run_loads
-from layoutopt.spark.loading.job import discard_files_after
-from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.writer.dry_run import needed_columns
-from layoutopt.writer.load_ids import ANY_FAILURE, COMMIT_REFUSALS, check_block_numbers, first_block, fresh_load_id
-from layoutopt.writer.segment import GatheredSegment
-from layoutopt.writer.task import WriteJob, write_segment
-from layoutopt.writer.task_result import RESULT_SCHEMA, LoadReport, TaskResult, read_task_results
-
-
-@dataclass(frozen=True)
-class PartialRewrite:
-    """The layouts of one partition to write and to keep.
-
-    Attributes:
-        entry: the partition's only entry, without deleted rows.
-        plan: the plan afterwards; the kept layouts come first.
-        kept: the kept layouts as indexes into the entry's plan, in that order.
-
-    Raises:
-        ValueError: the plan has one layout, whose files have no positions.
-    """
-
-    entry: PartitionEntry
-    plan: Plan
-    kept: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not self.plan.scheme.has_tids:
-            raise ValueError("the plan has one layout, so no layout can be written alone; rewrite the whole partition")
-
-    @property
-    def written(self) -> tuple[int, ...]:
-        """Return the layouts to write, as indexes into the plan."""
-        return tuple(range(len(self.kept), len(self.plan.scheme.layouts)))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Return the columns to read, in the schema's order: stored, evaluated by features or queries, or sorted by."""
-        wanted = set().union(*(feature.columns for feature in self.plan.features))
-        for query in self.plan.queries:
-            wanted |= columns_of(query.filter.root)
-        for index in self.written:
-            layout = self.plan.scheme.layouts[index]
-            wanted |= {*layout.columns, *layout.ordering_columns}
-        return tuple(name for name in self.plan.schema.names if name in wanted)
-
-
-def can_rewrite_partially(table: Table, entry: PartitionEntry) -> bool:
-    """Return whether the catalog can prove that writing layouts of this entry alone loses no value."""
-    if entry.deletes is not None or not entry.rows:
-        return False
-    sums = _get_known_sums(table, entry)
-    return all(set(table.schema.names) <= set(columns) for columns in sums.values())
-
-
-def write_layouts(
-    change: SparkChange,
-    work: PartialRewrite,
-    watch: Stages,
-    at: CommitHook = lambda point: None,
-) -> LoadReport:
-    """Write some layouts of a partition and commit them together with the kept ones.
-
-    Args:
-        work: the layouts to write and to keep.
-        at: called at the commit's points, see :data:`layoutopt.catalog.commit.CRASH_POINTS`; for tests.
-
-    Returns:
-        The commit; blocks, files and bytes count only what was written.
-
-    Raises:
-        ContentMismatchError: the written values differ from the table's.
-        CommitConflictError: another commit changed the partition.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
-    """
-    check_plan(change.spark, work.plan, "the plan")
-    catalog, entry = change.table.catalog, work.entry
-    before = catalog.blocks(entry)
-    load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
-    kept = select_layout_blocks(before, work.kept)
-    discarded = partial(discard_files_after, spark=change.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
-    with discarded(ANY_FAILURE):
-        with watch.stage("write", f"writing {len(work.written)} layouts", load_id=load_id) as counts:
-            written, words, segments = _write_blocks(change, work, kept, load_id)
-            counts["blocks"] = written.num_rows
-        blocks = pa.concat_tables([to_block_rows(kept, words, work.plan), written])
-        (measured,) = partition_entries(blocks, work.plan, load_id, {entry.key: entry.value})
-        sums = {name: measured.checksums[name] for name in entry.checksums if name in measured.checksums}
-        name = f"partition {entry.key!r} of the table {change.path!r}"
-        check_content(Content(entry.rows, dict(entry.checksums)), Content(measured.rows, sums), name)
-        entry = replace(measured, source=entry.source)
-    with discarded(COMMIT_REFUSALS), watch.stage("commit", "committing") as counts:
-        snapshot = commit_load(
-            catalog.files, catalog.snapshot, work.plan, load_id, [entry], blocks, operation="optimize", at=at
-        )
-        counts["snapshot"] = snapshot.number
-    files, size = len(written["file"].unique()), int(pa.compute.sum(written["bytes"]).as_py() or 0)
-    return LoadReport(
-        load_id, snapshot.number, (entry.key,), entry.rows, segments, written.num_rows, files, size,
-        seconds=dict(watch.seconds),
-    )  # fmt: skip
-
-
-def _write_blocks(
-    change: SparkChange, work: PartialRewrite, kept: BlockTable, load_id: str
-) -> tuple[pa.Table, Words, int]:
-    """Return the written blocks, checked against the table's sums, the kept blocks' union vectors, and the segments."""
-    entry, plan = work.entry, work.plan
-    located = locate_rows(change.spark, _read_partition(change.table, work))
-    reads = [segment.read for segment in located.segments]
-    kept_blocks = [_find_kept_blocks(kept, read.segment) for read in reads]
-    check_block_numbers(plan, len(reads))
-    files = change.table.catalog.files.for_tasks()
-    job = WriteJob(
-        plan=plan,
-        shares=feature_shares(plan.features, plan.queries),
-        root=change.table.catalog.files.full_path(""),
-        load_id=load_id,
-        first_block=first_block(load_id),
-        keys=(entry.key,) * len(reads),
-        numbers=tuple(read.segment for read in reads),
-        lent=files.lent,
-        only=work.written,
-        also=partial(_measure_kept_blocks, files, [plan_file_reads(kept, blocks) for blocks in kept_blocks]),
-    )
-    rows = located.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
-    with translate_spark_errors(repr(change.path)), limit_method_size(change.spark):
-        featurised = with_feature_words(rows, plan.features.features)
-        table = to_arrow(map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA))
-    results = list(read_task_results(table))
-    words = carry_words(kept.words, change.table.catalog.plans[entry.plan].features, plan.features)
-    for result in results:
-        if result.also is None:
-            raise CatalogError(
-                f"the task of segment {result.segment} returned no feature bits for kept blocks; nothing was "
-                "committed, run the command again"
-            )
-        block_ids = kept_blocks[result.segment]
-        measured = np.frombuffer(result.also, dtype=np.uint64).reshape(words[block_ids].shape)
-        if (measured & ~words[block_ids]).any():
-            raise ContentMismatchError(
-                f"blocks of partition {entry.key!r} have rows with features that their union vectors lack; nothing "
-                "was committed, run `layoutopt verify`"
-            )
-        words[block_ids] = measured
-    return _collect_blocks(change, work, reads, results), words, len(reads)
-
-
-def _find_kept_blocks(kept: BlockTable, segment: int) -> Ints:
-    """Return the kept blocks of a segment in the order of files and row groups."""
-    blocks = np.flatnonzero(kept.segment == segment)
-    ordered: Ints = blocks[np.lexsort((kept.row_group[blocks], kept.file[blocks]))]
-    return ordered
-
-
-def _measure_kept_blocks(files: TableFiles, reads: Sequence[Sequence[FileRead]], segment: GatheredSegment) -> bytes:
-    """Return the union vectors of a segment's kept blocks, by the positions of their rows; runs in a task."""
-    words = [np.zeros((0, segment.words.shape[1]), dtype=np.uint64)]
-    for file in reads[segment.id]:
-        tids = [batch.column(0).to_numpy() for batch in read_files(files, [file], [TID], BATCH_ROWS)]
-        starts = np.cumsum((0, *file.rows))[:-1]
-        words.append(np.bitwise_or.reduceat(segment.words[np.concatenate(tids)], starts, axis=0))
-    return np.concatenate(words).tobytes()
-
-
-def _read_partition(table: Table, work: PartialRewrite) -> TableRead:
-    read = plan_entries_read(table, [work.entry], work.columns)
-    return replace(read, pruned=tuple(plan for plan in read.pruned if plan.source.plan.digest == work.entry.plan))
-
-
-def _collect_blocks(
-    change: SparkChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[TaskResult]
-) -> pa.Table:
-    """Return the blocks of all task results, in their order.
-
-    Raises:
-        ContentMismatchError: a value was not read or not written at its position.
-    """
-    entry, names = work.entry, work.plan.schema.names
-    tables = [block_schema(work.plan.schema, words_for(len(work.plan.features))).empty_table()]
-    known = _get_known_sums(change.table, entry)
-    expected: dict[tuple[str, int, int], dict[str, int]] = {}
-    read: dict[tuple[str, int, int], dict[str, int]] = {}
-    for result in results:
-        tables.append(result.blocks)
-        number = reads[result.segment].segment
-        *layouts, whole = (
-            {n: s for n, s in zip(names, sums, strict=True) if s is not None} for sums in result.tid_sums
-        )
-        read[entry.key, number, 0] = whole
-        for layout in work.written:
-            expected[entry.key, number, layout] = layouts[layout]
-    stored = {key: {name: sums[name] for name in work.columns} for key, sums in known.items()}
-    table_name = f"the table {change.path!r}"
-    check_positions(stored, read, table_name)
-    blocks = pa.concat_tables(tables)
-    check_positions(expected, written_positions(BlockTable.from_arrow(blocks, work.plan)), table_name)
-    return blocks
-
-
-def _get_known_sums(table: Table, entry: PartitionEntry) -> TidSums:
-    """Return each segment's position sums by column, under layout 0; a column's sums come from its master layout."""
-    masters = [set(layout.master) for layout in table.catalog.plans[entry.plan].scheme.layouts]
-    known: dict[tuple[str, int, int], dict[str, int]] = {}
-    for (key, segment, layout), sums in written_positions(table.catalog.blocks(entry)).items():
-        by_column = known.setdefault((key, segment, 0), {})
-        by_column.update({name: sum for name, sum in sums.items() if name in masters[layout]})
-    return known
 
 
 def restrict_to_layouts(table: Table, layouts: Sequence[int]) -> Table:
@@ -425,11 +189,12 @@ class Parts:
 
 
 def find_parts(
-    spark: SparkSession, table: Table, target: Target, candidates: Sequence[Candidate], least: float
+    door: Door[OpenSegments], table: Table, target: Target, candidates: Sequence[Candidate], least: float
 ) -> Parts:
     """Find the possible partial rewrites of some partitions.
 
     Args:
+        door: of the table's segments.
         table: at one snapshot.
         target: the wanted layout.
         candidates: partitions worth considering.
@@ -444,7 +209,7 @@ def find_parts(
     parts: dict[str, tuple[Part, ...]] = {}
     read = {candidate.key: candidate.read for candidate in candidates}
     for plan_entries in by_plan.values():
-        plan_levels = find_levels(spark, table, plan_entries, target.plan, target.reads.queries)
+        plan_levels = find_levels(door, table, plan_entries, target.plan, target.reads.queries)
         gains = [target.reads.weights @ target.reads.expected(level.saved) for level in plan_levels]
         for entry in plan_entries:
             index = table.catalog.snapshot.places[entry.name]
@@ -458,11 +223,12 @@ def find_parts(
 
 
 def find_levels(
-    spark: SparkSession, table: Table, entries: Sequence[PartitionEntry], fresh: Plan, queries: Sequence[Query]
+    door: Door[OpenSegments], table: Table, entries: Sequence[PartitionEntry], fresh: Plan, queries: Sequence[Query]
 ) -> list[Level]:
     """Return levels for entries of one plan, by falling gain per byte; each level contains the one before.
 
     Args:
+        door: of the table's segments.
         table: at one snapshot.
         entries: of one plan, without deleted rows.
         fresh: the wanted plan.
@@ -479,7 +245,14 @@ def find_levels(
     held = needed_columns([both], read)
     # The dry-run table lacks layouts that would hold none of these columns.
     present = [i for i, layout in enumerate(both.scheme.layouts) if set(held) & set(layout.columns)]
-    (tried,) = dry_run_loads(spark, _sample_segments(spark, table, entries, held), [both], held)
+    read_sample = _sample_segments(table, entries, held)
+    keys = [segment.partition for segment in read_sample.segments]
+
+    def dry_run(open_rows: OpenSegments) -> Table:
+        rows, segments = open_rows(table, both, read_sample)
+        return dry_run_loads(rows, [both], held, segments, keys)[0]
+
+    tried = door.read(dry_run)
     reads = LayoutReads(tried, sum(i < before for i in present), queries)
     sizes = {layout: reads.bytes_of(layout) for layout in range(reads.old, len(present))}
     first = measure_entry_bytes(with_features(reads.table(frozenset()), old.features), queries)
@@ -495,17 +268,15 @@ def find_levels(
     return levels
 
 
-def _sample_segments(
-    spark: SparkSession, table: Table, entries: Sequence[PartitionEntry], columns: Sequence[str]
-) -> DataFrame:
-    """Return the rows of some evenly spread segments of the entries; other columns are NULL."""
+def _sample_segments(table: Table, entries: Sequence[PartitionEntry], columns: Sequence[str]) -> TableRead:
+    """Return the read of some evenly spread segments of the entries."""
     read = plan_entries_read(table, entries, columns)
     (pruned,) = (plan for plan in read.pruned if plan.source.plan.digest == entries[0].plan)
     segment_of = pruned.source.segment_of
     segments = np.unique(segment_of[pruned.read])
     rows = sum(entry.rows for entry in entries)
     sample = spread(segments.tolist(), max(1, round(len(segments) * _ENOUGH_ROWS / max(1, rows))))
-    return read_to_dataframe(spark, replace(read, pruned=(exclude_blocks(pruned, ~np.isin(segment_of, sample)),)))
+    return replace(read, pruned=(exclude_blocks(pruned, ~np.isin(segment_of, sample)),))
 
 
 def _choose_kept(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -30,11 +31,12 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.requests import OptimizeRequest
+from layoutopt.planning.plan import plan_and_try
 from layoutopt.planning.row_order import NONE
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.loading.verify import rows_of_entries
-from layoutopt.spark.planning.plan import plan_and_try
+from layoutopt.spark.planning.source_rows import open_source_rows
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import decay_weights, query_times, read_log
 
@@ -77,7 +79,7 @@ def make_fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Se
 
     Raises:
         PlanError: the log has no feature, or no query that reads a partition of the table.
-        LayoutoptError: as :func:`layoutopt.spark.planning.plan.make_plan`.
+        LayoutoptError: as :func:`layoutopt.planning.plan.make_plan`.
     """
     reads = measure_entry_bytes(table, queries)
     features = mine_all(queries, newest.schema, settings=newest.settings)
@@ -92,7 +94,7 @@ def make_fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Se
                 return Target(plan, reads, known)
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
-    plan, tried = plan_and_try(spark, rows, document, request_like(newest), say)
+    plan, tried = plan_and_try(partial(open_source_rows, spark, rows), document, request_like(newest), say)
     plan = replace(plan, indexes=newest.indexes, file_bytes=newest.file_bytes, parquet_indexes=newest.parquet_indexes)
     expected = None
     if tried is not None and tried.reached:

@@ -24,18 +24,27 @@ from layoutopt.errors import NotATableError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.append import OpenEntries, open_entries
+from layoutopt.loading.partition_rows import open_segments
+from layoutopt.loading.rewrite import OpenSegments
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter
 from layoutopt.model.requests import ChangeRequest, MergeRequest
-from layoutopt.model.schema import schema_ddl
+from layoutopt.model.schema import END_OF_SOURCE, PLACE, schema_ddl
 from layoutopt.model.types import quote_name, type_sql
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sources.door import Door
 from layoutopt.sources.executor import Executor
+from layoutopt.sources.segments import Segment
 from layoutopt.sources.source import Source
 from layoutopt.spark.catalyst.rule import get_analyzed_plan
-from layoutopt.spark.changes.located_rows import LocatedRows, is_true, locate_rows, translate_expression_errors
+from layoutopt.spark.changes.located_rows import (
+    SEGMENT_NUMBER,
+    LocatedRows,
+    is_true,
+    locate_rows,
+    translate_expression_errors,
+)
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
@@ -238,6 +247,28 @@ def open_entries_door(spark: SparkSession, path: str) -> Door[OpenEntries]:
         return change.open_rows(change.read(entries), f"the table {path!r}")
 
     return Door(lambda _: by_arrow, lambda _: by_spark, errors=partial(translate_spark_errors, repr(path)))
+
+
+def open_segments_door(spark: SparkSession, path: str) -> Door[OpenSegments]:
+    """Return the door of whole segments of a table, which are read to write layouts of them: by Arrow, or by Spark."""
+
+    def by_arrow(table: Table, plan: Plan, read: TableRead) -> tuple[Source, tuple[Segment, ...]]:
+        return open_segments(table, plan, read, SparkTasks(spark))
+
+    def by_spark(table: Table, plan: Plan, read: TableRead) -> tuple[Source, tuple[Segment, ...]]:
+        check_plan(spark, plan, "the plan")
+        located = locate_rows(spark, read)
+        rows = located.numbered.sortWithinPartitions(SEGMENT_NUMBER, PLACE).drop(PLACE)
+        source = spool(rows, plan, f"the table {path!r}", table.catalog.files, partition_by=SEGMENT_NUMBER)
+        segments = (
+            Segment(i, i, segment.read.segment, 0, END_OF_SOURCE, segment.read.live_rows)
+            for i, segment in enumerate(located.segments)
+        )
+        return source, tuple(segments)
+
+    return Door[OpenSegments](
+        lambda _: by_arrow, lambda _: by_spark, errors=partial(translate_spark_errors, repr(path))
+    )
 
 
 def newest_checked_plan(spark: SparkSession, catalog: Catalog) -> Plan:

@@ -140,14 +140,14 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
         pyspark.errors.PySparkException: anything else failed there.
     """
     numbers = spark.range(0, count, 1, max(1, count))
-    values = _collect_values(map_in_workers(numbers, partial(_call, function), _VALUES))
+    with translate_spark_errors("the source"):
+        values = _collect_values(map_in_workers(numbers, partial(_call, function), _VALUES))
     return [values[number] for number in range(count)]
 
 
 def _collect_values(results: DataFrame) -> dict[int, Any]:
-    """Return the values by their numbers; raises as :func:`run_in_workers`."""
-    with translate_spark_errors("the source"):
-        table = to_arrow(results)
+    """Return the values by their numbers."""
+    table = to_arrow(results)
     numbers = table["number"].to_pylist()
     return {number: cloudpickle.loads(table["value"][row].as_buffer()) for row, number in enumerate(numbers)}
 
@@ -158,13 +158,17 @@ def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.Re
             yield _pack_value(number, function(number))
 
 
-def _call_with_rows(function: RowsFunction[object], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield a function's value for a segment, all of whose shuffle batches these are; nothing for none."""
-    rest = iter(batches)
+def _call_with_rows(names: Sequence[str], function: RowsFunction[object], batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield a function's value for a segment, all of whose rows these are; nothing for none."""
+    rest = (batch.rename_columns(names) for batch in batches)
     first = next((batch for batch in rest if batch.num_rows), None)
     if first is not None:
         segment: int = first.column(SEGMENT)[0].as_py()
-        yield _pack_value(segment, function(segment, unpack_shuffle_batches(chain([first], rest))))
+        yield _pack_value(segment, function(segment, chain([first], rest)))
+
+
+def _call_with_shuffled_rows(function: RowsFunction[Value], segment: int, batches: Batches) -> Value:
+    return function(segment, unpack_shuffle_batches(batches))
 
 
 def _pack_value(number: int, value: object) -> pa.RecordBatch:
@@ -201,7 +205,8 @@ class SparkTasks:
         count = len(job.ranges.values)
         numbers = self._spark.range(0, len(job.tasks), 1, len(job.tasks))
         batches = map_in_workers(numbers, partial(cut_rows, job), SHUFFLE_BATCH_TYPES)
-        values = _collect_values(map_segments(batches, count, partial(_call_with_rows, function), _VALUES))
+        with translate_spark_errors("the source"):
+            values = map_segments(batches, count, partial(_call_with_shuffled_rows, function))
         return [values.get(segment) for segment in range(count)]
 
     def wait(self) -> None:
@@ -213,16 +218,12 @@ class SparkTasks:
                 time.sleep(0.05)
 
 
-def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:
-    """Return a task's results, of a schema, for each segment's rows, all of a segment in one call.
+def map_segments(rows: DataFrame, segments: int, function: RowsFunction[Value]) -> dict[int, Value]:
+    """Return a function's values of all rows of each segment that has any, by the segment's number.
 
-    ``rows`` have ``_segment``; the task gets its batches under their columns' names.
+    ``rows`` have ``_segment``; the function gets the number and the batches under their columns' names.
     """
     names = rows.columns
     places = [f"c{place}" for place in range(len(names))]
     by_segment = repartition_by_id(rows.toDF(*places), max(1, segments), places[names.index(SEGMENT)])
-    return map_in_workers(by_segment, partial(_run_with_names, task, names), schema)
-
-
-def _run_with_names(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
-    yield from task(batch.rename_columns(names) for batch in batches)
+    return _collect_values(map_in_workers(by_segment, partial(_call_with_rows, names, function), _VALUES))

@@ -210,8 +210,9 @@ class SparkSource:
         self._selected: tuple[tuple[SourcePartition, ...] | None, DataFrame] | None = None
         check_partition_column(self._rows, plan.partition_by)
 
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions."""
+    @property
+    def partitions(self) -> tuple[SourcePartition, ...]:
+        """All partitions."""
         return source_partitions(self._rows, self._source, self._plan.partition_by)
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:

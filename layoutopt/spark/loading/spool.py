@@ -127,12 +127,15 @@ def _open_written(
     return read_in_workers(spark, files, segments, plan.schema.select(fields.names).columns)
 
 
-def spool(rows: DataFrame, plan: Plan, name: str, beside: TableFiles) -> SpooledSource:
+def spool(
+    rows: DataFrame, plan: Plan, name: str, beside: TableFiles, *, partition_by: str | None = None
+) -> SpooledSource:
     """Write rows to files, and return them as a source that removes these when it is closed.
 
     Args:
-        rows: under the plan's columns.
+        rows: under the plan's columns, or some of them.
         name: names them in messages.
+        partition_by: a further column of the rows, by which the source has its partitions instead of the plan's.
         beside: the table's files. The spool is encrypted where these are, and on their file system unless all tasks
             run on this machine.
 
@@ -141,6 +144,8 @@ def spool(rows: DataFrame, plan: Plan, name: str, beside: TableFiles) -> Spooled
     """
     spark = rows.sparkSession
     files, remove = _make_folder(spark, beside)
+    partition_by = partition_by or plan.partition_by
+    schema = Schema(tuple(column for column in plan.schema.columns if column.name in rows.columns))
     try:
         with translate_spark_errors(name), limit_method_size(spark):
             observation = Observation()
@@ -148,18 +153,18 @@ def spool(rows: DataFrame, plan: Plan, name: str, beside: TableFiles) -> Spooled
             featurised = with_index_values(with_feature_words(observed, plan.features.features), plan.indexes)
             names = featurised.columns
             by_place = featurised.toDF(*(f"c{place}" for place in range(len(names))))
-            task = partial(_write_part, files, tuple(names), plan.partition_by)
+            task = partial(_write_part, files, tuple(names), partition_by)
             written = to_arrow(map_in_workers(by_place, task, _PART))
-            content = content_of(observation.get, plan.schema.names)
+            content = content_of(observation.get, schema.names)
     except BaseException:
         SparkTasks(spark).wait()
         remove()
         raise
     parts: list[_Part] = sorted(map(cloudpickle.loads, written["part"].to_pylist()), key=lambda part: part.number)
     splits = tuple(split for part in parts for split in _list_splits(files, part, names))
-    computed = [Column(f.name, f.dataType.simpleString()) for f in featurised.schema if f.name not in rows.columns]
+    computed = [Column(f.name, f.dataType.simpleString()) for f in featurised.schema if f.name not in schema.names]
     return SpooledSource(
-        name, Schema((*plan.schema.columns, *computed)), plan.partition_by, (), splits, SparkTasks(spark),
+        name, Schema((*schema.columns, *computed)), partition_by, (), splits, SparkTasks(spark),
         count_partition_rows(splits), rows=rows, content=content, remove=remove,
     )  # fmt: skip
 

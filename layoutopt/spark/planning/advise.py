@@ -6,7 +6,6 @@ As for plans, a function that starts a session may stand for it, and PySpark is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -20,11 +19,10 @@ from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_schem
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.requests import AdviseRequest
-from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf
 from layoutopt.planning import advise as planning
-from layoutopt.planning.advise import Tell, ignore_estimate
+from layoutopt.planning.advise import AdvisedSource, Tell, ignore_estimate
 from layoutopt.planning.rows import SourceRows
 from layoutopt.sources.door import Door
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -64,44 +62,32 @@ def advise(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class FrameSource:
-    """A source as Spark reads it (:class:`layoutopt.planning.advise.AdvisedSource`)."""
-
-    name: str
-    frame: DataFrame
-    schema: Schema
-    files: tuple[SnapshotFile, ...]
-
-    def open_rows(
-        self, some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
-    ) -> SourceRows:
-        """Open some columns of the rows of some of the files."""
-        from layoutopt.spark.core.functions import check_features
-        from layoutopt.spark.core.source import check_partition_column
-        from layoutopt.spark.planning.frame_rows import FrameRows
-
-        check_partition_column(self.frame, request.partition_by)
-        check_features(self.frame.sparkSession, document.features, "the log")
-        rows = self.frame if len(some) == len(self.files) else select_file_rows(self.frame, self.name, some)
-        narrow = rows.select(*map(quote_name, columns))
-        errors = partial(translate_spark_errors, repr(self.name))
-        return Door(lambda _: FrameRows(narrow, request.partition_by), errors=errors)
-
-
-def open_frame_source(spark: AnySession, name: str) -> FrameSource:
+def open_frame_source(spark: AnySession, name: str) -> AdvisedSource:
     """Open a source by Spark.
 
     Raises:
         SourceError, SchemaError: Spark can't read it.
     """
     session = start_session(spark)  # first: it may raise that PySpark is not installed
-    from layoutopt.spark.core.source import open_source, schema_of
+    from layoutopt.spark.core.functions import check_features
+    from layoutopt.spark.core.source import check_partition_column, open_source, schema_of
+    from layoutopt.spark.planning.frame_rows import FrameRows
 
     frame = open_source(session, name)
     schema, table = schema_of(frame).writable(), parse_table_name(name)
     files = parquet_files(frame.inputFiles(), schema) if table is None else open_snapshot(table).files
-    return FrameSource(name, frame, schema, files)
+
+    def open_rows(
+        some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
+    ) -> SourceRows:
+        check_partition_column(frame, request.partition_by)
+        check_features(session, document.features, "the log")
+        rows = frame if len(some) == len(files) else select_file_rows(frame, name, some)
+        narrow = rows.select(*map(quote_name, columns))
+        errors = partial(translate_spark_errors, repr(name))
+        return Door(lambda _: FrameRows(narrow, request.partition_by), errors=errors)
+
+    return AdvisedSource(schema, files, open_rows)
 
 
 def select_file_rows(rows: DataFrame, source: str, files: Sequence[SnapshotFile]) -> DataFrame:

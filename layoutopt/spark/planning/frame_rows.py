@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from layoutopt.model.types import quote_name
 from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments
+from layoutopt.sources.executor import Batches, Value
 from layoutopt.sources.profile import DRAWS, KEY, ROWS, draw_limit
 from layoutopt.sources.segments import Chunk
 from layoutopt.spark.core.featurize import count_vectors, with_feature_words
@@ -124,14 +125,19 @@ class FrameRows(Rows):
         return to_arrow(with_binaries(draw_share(some, features, wanted / max(1, count))))
 
     def map_segments(
-        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
-    ) -> tuple[pa.Table, RowSample]:
+        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask[Value]
+    ) -> tuple[list[Value], RowSample]:
         """Return a task's results for each segment, and the sample, in two jobs."""
         with limit_method_size(self.frame.sparkSession):
             routed = select_segment_rows(self.frame, plan, chosen)
             featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
-            results = to_arrow(map_segments(featurised, chosen.shares * len(chosen.segments), task, schema))
+            parts = map_segments(featurised, chosen.shares * len(chosen.segments), partial(_run_task, task))
+        results = [value for _, part in sorted(parts.items()) for value in part]
         return results, self.draw(request) if request.partition_rows else RowSample(request.features, ())
+
+
+def _run_task(task: SegmentTask[Value], number: int, batches: Batches) -> Sequence[Value]:
+    return task(batches, None)
 
 
 def draw_rows(

@@ -8,7 +8,7 @@ index is chosen by what it lets the queries skip for its bytes (:mod:`layoutopt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -37,18 +37,17 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
+from layoutopt.planning.automatic import plan_best
 from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.planning.plan import name_source, open_by_spark, plan_best
+from layoutopt.spark.planning.source_rows import name_source, open_by_spark, open_source_rows
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
-from layoutopt.writer.task_result import to_arrow_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
 
 # Bytes of an index that a load's driver may hold, for all blocks.
 _MOST_HELD: Final = 1 << 30
-_RESULT_SCHEMA = "segment int, blocks binary"
-_RESULT = pa.schema([("segment", pa.int32()), ("blocks", pa.binary())])
 
 
 def plan_with_indexes(
@@ -84,7 +81,7 @@ def plan_with_indexes(
     indexes = parse_indexes(request.index, document.schema, document.features.settings, functions)
     source = pin_version(source) if isinstance(source, str) else source
     plan = replace(
-        plan_best(spark, source, document, request, progress, draw),
+        plan_best(partial(open_source_rows, spark, source), document, request, progress, draw),
         indexes=indexes,
         file_bytes=int(request.file_bytes),
         parquet_indexes=tuple(sorted(request.parquet_index)),
@@ -194,21 +191,18 @@ def _measure_indexes(
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
         featurised = with_feature_words(select_segment_rows(frame, plan, chosen), plan.features.features)
         indexed = with_index_values(featurised, trial.indexes)
-        results = to_arrow(map_segments(indexed, n, partial(_measure_segment, job), _RESULT_SCHEMA)).to_pylist()
-    if not results:
+        measured = map_segments(indexed, n, partial(_measure_segment, job))
+    if not measured:
         return None
-    in_order = sorted(results, key=lambda row: int(row["segment"]))
-    blocks = pa.concat_tables([pa.ipc.open_stream(row["blocks"]).read_all() for row in in_order])
+    blocks = pa.concat_tables([measured[number] for number in sorted(measured)])
     return _IndexTrial(plan, possible, job, blocks, sum(chosen.partition_rows.values()))
 
 
-def _measure_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield a row with a segment's blocks, from all of its rows; the body of ``mapInArrow``."""
+def _measure_segment(job: WriteJob, number: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Return a segment's blocks, from all of its rows."""
     segment = gather_segment(job.plan, batches)
-    if segment is not None:
-        blocks, _ = write_layouts(job, segment)
-        values = [pa.array([segment.id], pa.int32()), pa.array([to_arrow_stream(blocks)], pa.binary())]
-        yield pa.RecordBatch.from_arrays(values, schema=_RESULT)
+    assert segment is not None, "a segment has rows"
+    return write_layouts(job, segment)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.sql.schema import schema_from
 from tests.effort import examples
+from tests.spark.plans import make_plan
 from tests.spark.settings import UNCOMPILED, under
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.commit import restore
+from layoutopt.api.execution import use_session
+from layoutopt.catalog.commit import CommitHook, restore
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.changes.commit import ChangeReport
 from layoutopt.errors import NeedsSparkError
@@ -25,6 +26,7 @@ from layoutopt.events import Stages, silent
 from layoutopt.loading.append import AppendReport, append_few_rows
 from layoutopt.loading.load import run_load as run_local_load
 from layoutopt.loading.local_source import open_door
+from layoutopt.loading.rewrite import PartialRewrite, can_rewrite_partially, rewrite_layouts
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -39,12 +41,12 @@ from layoutopt.model.requests import (
 )
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
-from layoutopt.spark.changes.append import append_rows, compact_small_entries
+from layoutopt.spark.changes.append import compact_small_entries
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
-from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
+from layoutopt.spark.changes.spark_change import change_by_spark, open_segments_door
 from layoutopt.spark.loading import load as spark_load
 from layoutopt.spark.loading.load import run_load
+from layoutopt.writer.task_result import LoadReport
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
 
@@ -190,7 +192,7 @@ class Living:
     # The verbs on the table alone; what is given replaces the settings' defaults.
 
     def appended(self, source: str, **given: Any) -> AppendReport:
-        return append_rows(self.spark, AppendRequest(table_path=self.path, source=source, **given))
+        return use_session(self.spark).append(AppendRequest(table_path=self.path, source=source, **given))
 
     def deleted(self, where: str, **given: Any) -> ChangeReport:
         return change_by_spark(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
@@ -216,7 +218,7 @@ class Living:
             if direct:
                 append_few_rows(settings, partial(compact_small_entries, self.spark))
             else:
-                append_rows(self.spark, settings)
+                use_session(self.spark).append(settings)
         self.model |= {row[0]: row for row in rows}
         return source
 
@@ -269,7 +271,7 @@ class Living:
         entry = choice.choice(able)
         old = plans[entry.plan]
         plan, kept = drawn(old, choice)
-        write_layouts(SparkChange(self.path, table, old, self.spark), PartialRewrite(entry, plan, kept), Stages(silent))
+        rewrite_by_spark(self.spark, table, PartialRewrite(entry, plan, kept))
         return entry.key
 
     def restore(self, number: int) -> None:
@@ -319,6 +321,14 @@ class Living:
         else:
             self.restore(choice.choice(list(self.past)))
         return kind
+
+
+def rewrite_by_spark(
+    spark: SparkSession, table: Table, work: PartialRewrite, at: CommitHook = lambda point: None
+) -> LoadReport:
+    """Write some layouts of a partition by Spark's tasks."""
+    door = open_segments_door(spark, table.catalog.files.root)
+    return door.read(lambda open_rows: rewrite_layouts(table, work, open_rows, Stages(silent), at))
 
 
 def answer(table: Table, where: str | None) -> list[tuple[object, ...]]:

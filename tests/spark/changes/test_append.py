@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from layoutopt.api.execution import use_session
 from layoutopt.catalog.history import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -26,7 +27,6 @@ from layoutopt.loading.local_source import open_local
 from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.report.changes import print_append
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.load import run_load
 from layoutopt.spark.loading.source_files import source_partitions
@@ -50,7 +50,7 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     spark.createDataFrame(rows, COLUMNS).coalesce(1).write.parquet(source)
     schema = open_table(living.path).schema
     seen = source_partitions(conform_columns(open_source(spark, source), schema), source, "day")
-    assert open_local(source, current_plan(Catalog.open(living.path))).list_partitions() == seen
+    assert open_local(source, current_plan(Catalog.open(living.path))).partitions == seen
 
     by_spark = living.appended(source)
     without = append_few_rows(AppendRequest(table_path=other, source=source), no_join)
@@ -74,7 +74,7 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
             assert str(groups[0].drop_columns("_block")) == str(groups[1].drop_columns("_block"))
     # each finds the other's batch
     assert append_few_rows(AppendRequest(table_path=living.path, source=source), no_join).load is None
-    assert append_rows(spark, AppendRequest(table_path=other, source=source)).load is None
+    assert use_session(spark).append(AppendRequest(table_path=other, source=source)).load is None
     living.model |= {row[0]: row for row in rows}
     living.check()
     assert verify(open_table(other)).ok

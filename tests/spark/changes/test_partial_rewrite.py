@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -20,25 +20,24 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.errors import CommitConflictError, ContentMismatchError
-from layoutopt.events import Stages, silent
+from layoutopt.errors import CommitConflictError, ContentMismatchError, NeedsSparkError
 from layoutopt.inspect.verify import verify
+from layoutopt.loading import partition_rows
+from layoutopt.loading.rewrite import PartialRewrite, can_rewrite_partially
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
 from layoutopt.model.requests import DeleteRequest, OptimizeRequest
 from layoutopt.scan.table import open_own_table, open_table
-from layoutopt.spark.changes import partial_rewrite as alone
-from layoutopt.spark.changes.located_rows import locate_rows
+from layoutopt.spark.changes import spark_change
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
-from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
+from layoutopt.spark.changes.spark_change import change_by_spark
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
 from tests.effort import long_too
-from tests.spark.changes.living import Begin
+from tests.spark.changes.living import Begin, rewrite_by_spark
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
 if TYPE_CHECKING:
@@ -82,8 +81,7 @@ class Apart:
     def write(
         self, wanted: PartialRewrite, at: Callable[[str], None] = lambda point: None, snapshot: int | None = None
     ) -> LoadReport:
-        place = SparkChange(self.path, open_own_table(self.path, snapshot=snapshot), self.old, self.spark)
-        return write_layouts(place, wanted, Stages(silent), at)
+        return rewrite_by_spark(self.spark, open_own_table(self.path, snapshot=snapshot), wanted, at)
 
     def check(self) -> None:
         table = open_table(self.path)
@@ -181,17 +179,34 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart, rows: int) -> No
 
 
 def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shifted(spark: SparkSession, read: Any) -> object:
+    def shifted(*arguments: Any) -> pa.Table:
         """Two rows with the text of the other."""
-        placed = locate_rows(spark, read)
-        spoilt = "CASE WHEN id = 7 THEN 'row 8' WHEN id = 8 THEN 'row 7' ELSE text END"
-        return replace(placed, numbered=placed.numbered.withColumn("text", F.expr(spoilt)))
+        rows = read(*arguments)
+        place = rows.column_names.index("text")
+        texts = {"row 7": "row 8", "row 8": "row 7"}
+        return rows.set_column(place, "text", pa.array([texts.get(text, text) for text in rows["text"].to_pylist()]))
 
-    monkeypatch.setattr(alone, "locate_rows", shifted)
+    read = partition_rows._read_by_tid
+    monkeypatch.setattr(partition_rows, "_read_by_tid", shifted)
     with pytest.raises(ContentMismatchError, match="text at other row positions"):
         apart.write(apart.alone())
     assert Catalog.open(apart.path).snapshot.number == 0
     apart.check()
+
+
+def refuse_arrow(*arguments: object) -> None:
+    raise NeedsSparkError("Arrow reads nothing here")
+
+
+def test_segments_that_only_spark_reads_are_spooled(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = apart.alone()
+    monkeypatch.setattr(spark_change, "open_segments", refuse_arrow)
+    report = apart.write(wanted)
+    assert (report.segments, report.rows) == (3, 800)
+    monkeypatch.undo()
+    apart.check()
+    assert apart.read("kind = 3", apart.columns)[0] == 2
+    assert apart.read("kind = 3", apart.columns)[1] < 200
 
 
 @pytest.mark.long
@@ -210,9 +225,7 @@ def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) 
     table = open_own_table(path)
     for entry in table.catalog.partitions:
         assert can_rewrite_partially(table, entry)
-        write_layouts(
-            SparkChange(path, open_own_table(path), old, spark), PartialRewrite(entry, plan, (0,)), Stages(silent)
-        )
+        rewrite_by_spark(spark, open_own_table(path), PartialRewrite(entry, plan, (0,)))
     assert {entry.plan for entry in Catalog.open(path).partitions} == {plan.digest}
     assert verify(open_table(path)).ok
 

@@ -38,8 +38,8 @@ from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.partition_values import is_one_of
 from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.source_files import source_partitions
-from layoutopt.spark.planning.plan import make_plan
 from tests.effort import long_too
+from tests.spark.plans import make_plan
 from tests.spark.settings import UNCOMPILED, compared_here, new_session
 from tests.spark.tables import plan_of, simple_document, source_rows
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from layoutopt.api.execution import use_session
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import run_load
 from layoutopt.spark.loading.source_files import source_partitions
@@ -87,5 +87,5 @@ def test_loading_one_version_and_appending_the_next(spark: SparkSession, tmp_pat
     late = str(tmp_path / "late")
     write_deltalake(late, pa.table({"id": [5], "kind": [1], "day": ["a"]}), partition_by=["day"])
     for _ in range(2):
-        append_rows(spark, AppendRequest(table_path=table, source=f"delta:{late}"))
+        use_session(spark).append(AppendRequest(table_path=table, source=f"delta:{late}"))
     assert sorted(open_table(table).sql("SELECT id FROM t")["id"].to_pylist()) == [1, 2, 3, 4, 5]

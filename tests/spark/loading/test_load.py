@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.api.execution import use_session
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -36,7 +37,6 @@ from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.requests import AppendRequest
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load
@@ -315,7 +315,7 @@ def test_an_empty_source_makes_an_empty_table(spark: SparkSession, tmp_path: Pat
     assert (table.name, table.rows, table.settings) == (plan.table, 0, plan.settings)
     assert table.sql(f"SELECT count(*) AS n FROM {plan.table} WHERE id > 3").to_pylist() == [{"n": 0}]
     source.where("id < 10").coalesce(1).write.parquet(str(tmp_path / "late"))
-    append_rows(spark, AppendRequest(table_path=str(tmp_path / "t"), source=str(tmp_path / "late")))
+    use_session(spark).append(AppendRequest(table_path=str(tmp_path / "t"), source=str(tmp_path / "late")))
     snapshot = Catalog.open(str(tmp_path / "t")).snapshot
     assert (snapshot.rows, snapshot.plans) == (10, ())
     assert verify(open_table(str(tmp_path / "t"))).ok

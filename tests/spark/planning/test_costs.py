@@ -11,8 +11,8 @@ import pytest
 
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.planning.sample_evaluation import measure_unit
-from layoutopt.spark.planning.plan import make_plan
 from tests.effort import long_too
+from tests.spark.plans import make_plan
 from tests.spark.tables import simple_document, simple_rows
 
 if TYPE_CHECKING:

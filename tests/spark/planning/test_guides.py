@@ -23,7 +23,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.planning.automatic import choose_guides, choose_method
 from layoutopt.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation
 from layoutopt.planning.sample_evaluation import RowSample, SampledSegment
-from layoutopt.spark.planning.plan import plan_best
+from tests.spark.plans import plan_best
 from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:

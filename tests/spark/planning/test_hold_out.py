@@ -38,8 +38,8 @@ from layoutopt.planning.sample_evaluation import (
 )
 from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
 from layoutopt.report.pages import plot_tuning
-from layoutopt.spark.planning.plan import plan_best
 from tests.effort import long_too
+from tests.spark.plans import plan_best
 from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows, source_rows
 
 if TYPE_CHECKING:

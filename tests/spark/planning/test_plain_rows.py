@@ -39,9 +39,10 @@ from layoutopt.sources.split import FileSplit, Split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
-from layoutopt.spark.planning.plan import make_plan, open_source_rows, plan_best
+from layoutopt.spark.planning.source_rows import open_source_rows
 from tests.effort import long_too
 from tests.scan.builder import feature_of
+from tests.spark.plans import make_plan, plan_best
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document, source_rows
 
 if TYPE_CHECKING:
@@ -330,8 +331,8 @@ def test_only_files_with_rows_of_the_segments_are_read(
     for segment in (first, last):
         chosen = ChosenSegments((replace(segment, id=0),), {}, 2)
         request = SampleRequest(FeatureSet(()), "day", 1000, {}, 0, ("id",))
-        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted, "")
-        assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
+        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted)
+        assert counted == [segment.rows, segment.rows]
         assert sample.segments == ()
     assert len(read) == 2
     assert all(number < len(plain_of(plain).source.splits) for number in read)
@@ -345,8 +346,8 @@ def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSess
     request = SampleRequest(FeatureSet(()), "day", 1000, of_two, 30, ("id", "day"))
     for shares in (1, 2):
         chosen = ChosenSegments((replace(first, id=0),), {}, shares)
-        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted, "")
-        assert counted["rows"].to_pylist() == [first.rows] * shares
+        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted)
+        assert counted == [first.rows] * shares
         alone = plain_of(plain).draw(request)
         assert [segment.table for segment in sample.segments] == [segment.table for segment in alone.segments]
         assert 30 < sum(segment.table.num_rows for segment in sample.segments) < 90
@@ -386,9 +387,9 @@ def test_so_many_tasks_at_most_read_all_splits() -> None:
     assert [split for task in few for split in task] == splits
 
 
-def rows_counted(batches: Iterable[pa.RecordBatch], evaluate_rest: object = None) -> Iterator[pa.RecordBatch]:
+def rows_counted(batches: Iterable[pa.RecordBatch], evaluate_rest: object) -> list[int]:
     """How many rows there are."""
-    yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
+    return [sum(map(len, batches))]
 
 
 def test_a_sample_of_few_columns_says_what_one_of_all_says(

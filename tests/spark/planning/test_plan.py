@@ -22,8 +22,8 @@ from layoutopt.planning.segment_evaluation import Trial, TrialResult
 from layoutopt.planning.source_profile import features_within, select_heaviest
 from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.plan import make_plan
 from tests.effort import long_too
+from tests.spark.plans import make_plan
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

@@ -35,13 +35,13 @@ from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.row_order import RowOrder
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
 from tests.effort import long_too
 from tests.methods.random_queries import answers, rows_of
+from tests.spark.plans import make_plan
 from tests.spark.session.answers import spark_sql
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 

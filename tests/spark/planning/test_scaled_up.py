@@ -20,7 +20,7 @@ from layoutopt.planning.segment_evaluation import RoughFigures, TriedSegments, s
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
+from tests.spark.plans import make_plan
 from tests.spark.tables import is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Plan by a Spark session, which reads the sources that Arrow can't: see :mod:`layoutopt.planning`.
+"""Open sources for planning: by a Spark session where Arrow can't read them.
 
 A function that starts a session may stand for it. It is not called where the source is read without Spark, and PySpark,
 which takes a second to import, is imported only for it.
@@ -6,22 +6,17 @@ which takes a second to import, is imported only for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layoutopt.events import Progress, silent
 from layoutopt.external.source_check import check_source
-from layoutopt.methods.interface import PlanningCache, PlanRequest
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
-from layoutopt.model.layout import Plan
-from layoutopt.planning import automatic, plan
-from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plain_rows import open_plain_rows
-from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.rows import Rows, SourceRows
-from layoutopt.planning.segment_evaluation import TrialResult
 from layoutopt.sources.door import Door
 from layoutopt.spark.core.failures import translate_spark_errors
 
@@ -30,59 +25,6 @@ if TYPE_CHECKING:
 
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.spark.planning.frame_rows import FrameRows
-
-
-def make_plan(
-    spark: AnySession,
-    source: DataFrame | str | Path,
-    document: FeaturesDocument,
-    request: PlanRequest = DEFAULTS,
-    progress: Progress = silent,
-    known: PlanningCache | None = None,
-) -> Plan:
-    """Plan as :func:`layoutopt.planning.plan.make_plan`.
-
-    Args:
-        spark: the session, whose settings must be the document's; or a function that starts one.
-        source: rows, or a path to Parquet.
-        document, request, progress, known: as there.
-    """
-    return plan.make_plan(partial(open_source_rows, spark, source), document, request, progress, known)
-
-
-def plan_and_try(
-    spark: AnySession,
-    source: DataFrame | str | Path,
-    document: FeaturesDocument,
-    request: PlanRequest = DEFAULTS,
-    progress: Progress = silent,
-    known: PlanningCache | None = None,
-) -> tuple[Plan, TrialResult | None]:
-    """Plan as :func:`layoutopt.planning.plan.plan_and_try`."""
-    return plan.plan_and_try(partial(open_source_rows, spark, source), document, request, progress, known)
-
-
-def propose_plan(
-    spark: AnySession,
-    source: DataFrame | str | Path,
-    document: FeaturesDocument,
-    request: PlanRequest = DEFAULTS,
-    known: PlanningCache | None = None,
-) -> Plan:
-    """Plan as :func:`layoutopt.planning.plan.propose_plan`."""
-    return plan.propose_plan(partial(open_source_rows, spark, source), document, request, known)
-
-
-def plan_best(
-    spark: AnySession,
-    source: DataFrame | str | Path,
-    document: FeaturesDocument,
-    request: PlanRequest = DEFAULTS,
-    progress: Progress = silent,
-    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
-) -> Plan:
-    """Plan as :func:`layoutopt.planning.automatic.plan_best`."""
-    return automatic.plan_best(partial(open_source_rows, spark, source), document, request, progress, draw)
 
 
 def open_source_rows(
