@@ -1,8 +1,8 @@
 """Store what is counted of a source in a file, from which a plan follows without another pass.
 
-The file is Parquet with a row for each partition and distinct vector (Sun 2017, 3.4.3): ``partition`` as text, ``words``
-as bit patterns (:mod:`layoutopt.model.vectors`), ``count``. Its metadata has the features that the bits stand for, and
-the bounds of columns by partition.
+The file is Parquet with a row for each partition and distinct vector (Sun 2017, 3.4.3): ``partition`` as text,
+``words`` as bit patterns (:mod:`layoutopt.model.vectors`), ``count``. Its metadata has the features that the bits stand
+for, and the bounds of columns by partition.
 """
 
 from __future__ import annotations
