@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from layoutopt.model.layout import Plan
     from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
     from layoutopt.planning.hold_out import EvaluatedPlan
+    from layoutopt.planning.pairs import Pairs
     from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
@@ -102,6 +103,21 @@ class Execution:
 
         spark = self.start() if self._prefers_spark(self.reason) else self.spark
         return plan_with_indexes(spark, source, document, request, say, draw)
+
+    def count_pairs(
+        self, source: Any, document: FeaturesDocument, request: PlanRequest, say: Progress = silent
+    ) -> Pairs:
+        """Count as :func:`layoutopt.planning.plan.count_pairs`."""
+        from layoutopt.planning.plan import count_pairs
+        from layoutopt.spark.planning.source_rows import open_source_rows
+
+        return count_pairs(partial(open_source_rows, self._planning_spark, source), document, request, say)
+
+    @property
+    def _planning_spark(self) -> AnySession:
+        """The session, started where Spark's tasks plan any source; else as :attr:`spark`."""
+        needs_spark = self.executor == SPARK or (self.executor == AUTO and self.reason is not None)
+        return self.start() if needs_spark else self.spark
 
     def load(
         self,

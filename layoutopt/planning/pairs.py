@@ -61,6 +61,7 @@ class Pairs:
             stream.write_table(self.counts.bounds)
         form = {
             "document": self.document,
+            "partition_by": names.column,
             "features": self.features.to_json(),
             "is_sample": self.is_sample,
             "columns": [column.name for column in self.counts.columns],
@@ -91,11 +92,12 @@ def read_pairs(path: Path, document: FeaturesDocument, partition_by: str | None)
         bounds = pa.ipc.open_stream(bytes.fromhex(metadata[_BOUNDS].decode())).read_all()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise PlanError(f"{str(path)!r} has no pairs ({error}); write them by jobs/featurize.py") from error
-    names = PartitionNames.of(document.schema, partition_by)
+    column = None if partition_by is None else document.schema.find(partition_by).name
+    names = PartitionNames.of(document.schema, column)
     keys = {_name(key, names): key for key in bounds["_key"].to_pylist()}
     texts = table["partition"].combine_chunks().dictionary_encode("encode")
     found = texts.dictionary.to_pylist()
-    if form["document"] != digest_document(document) or not keys.keys() >= set(found):
+    if (form["document"], form["partition_by"]) != (digest_document(document), column):
         raise PlanError(
             f"{str(path)!r} has pairs of another features file or partition column; write them again by "
             "jobs/featurize.py with the flags of the plan"

@@ -20,7 +20,7 @@ from layoutopt.model.methods import AUTO
 from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import group_queries
 from layoutopt.model.schema import Schema
-from layoutopt.planning.pairs import Pairs, digest_document, read_pairs
+from layoutopt.planning.pairs import Pairs, digest_document
 from layoutopt.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import unit_in_bytes
@@ -150,11 +150,8 @@ def _prepare(
     request = resolve_names(request, document.schema)
     rows = open_rows(document, request, say) if rows is None else rows
     queries = tuple(group_queries(document.queries))
-    pairs = request.pairs
-    if isinstance(pairs, Path):
-        pairs = read_pairs(pairs, document, request.partition_by)
-        request = replace(request, pairs=pairs)
-    return CountRequest(rows, queries, document.schema, request.max_vectors, say, pairs), request
+    assert not isinstance(request.pairs, Path), "pairs are read with the document that they are of"
+    return CountRequest(rows, queries, document.schema, request.max_vectors, say, request.pairs), request
 
 
 def _propose(

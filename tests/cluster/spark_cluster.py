@@ -27,7 +27,7 @@ from tests.conftest import QUICK_JAVA
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
-_PATIENCE = 120.0  # seconds that processes may take to start or to end
+_PATIENCE = 300.0  # seconds that processes may take to start or to end
 
 # Of every session on the cluster. A session takes one core of each worker, so that a second one finds the others.
 PROPERTIES: Final[Mapping[str, bool | float | int | str | None]] = {

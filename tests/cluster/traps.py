@@ -35,12 +35,12 @@ def stay(event, arguments):
         return
     worker = next(part for part in os.getcwd().split(os.sep) if part.startswith("worker"))
     os.rename(os.path.join(FOLDER, "sprung"), os.path.join(FOLDER, "sprung-" + worker))
-    time.sleep(60)
+    time.sleep(300)
 
 
 sys.addaudithook(stay)
 """
-_PATIENCE: Final = 120.0
+_PATIENCE: Final = 300.0
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,9 @@ def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
     if _REFUSED.search(text):
         return _translate_refusal(text, source)
     if _MISSING.search(text):
-        return SourceError(f"the source {source} does not exist or lost a file; check the path")
+        return SourceError(
+            f"the source {source} does not exist or lost a file; check the path, and that Spark's workers see it too"
+        )
     file = _find_file(text) or source
     mismatch = _OTHER_TYPE.search(text)
     if mismatch is not None:
