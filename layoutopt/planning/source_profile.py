@@ -92,11 +92,17 @@ def count_rows(request: CountRequest, features: FeatureSet, *, is_sample: bool) 
     """Return the vectors of all or some partitions, or of a sample of few; of pairs under these features, if given.
 
     Raises:
-        PlanError: the source has no rows to draw a sample of.
+        PlanError: the source has no rows to draw a sample of, or lost a partition since the pairs were counted.
         BoundError: there are too many distinct vectors.
     """
     if request.pairs is not None and request.pairs.covers(features, is_sample):
         request.say("taking the pairs that were counted")
+        removed = request.pairs.counts.vectors.keys() - request.rows.read(lambda rows: rows.partition_rows).keys()
+        if removed:
+            raise PlanError(
+                f"the source no longer has the partition {min(map(str, removed))!r} of the pairs; count them again by "
+                "jobs/featurize.py"
+            )
         return request.pairs.counts
     if not is_sample:
         return request.rows.read(lambda rows: rows.count(features, request.bounded, request.select))

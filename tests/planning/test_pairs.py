@@ -83,5 +83,9 @@ def test_pairs_of_others_are_refused(source: Path, document: FeaturesDocument, t
         read_pairs(path, document, "id")
     with pytest.raises(PlanError, match=r"has no pairs .*jobs/featurize\.py"):
         read_pairs(source, document, "day")
+    later = tmp_path / "later.parquet"
+    pq.write_table(pq.read_table(source, filters=[("day", "=", 1)]), later)
+    with pytest.raises(PlanError, match=r"no longer has the partition '2' of the pairs; count them again"):
+        make_plan(partial(open_rows, later), document, replace(request, pairs=read_pairs(path, document, "day")))
     with pytest.raises(SettingError, match="'zorder' counts no feature vectors"):
         count_pairs(partial(open_rows, source), document, PlanRequest(method="zorder"))
