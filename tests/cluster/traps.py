@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
 
 from tests.cluster.spark_cluster import Cluster, find_site
@@ -40,7 +40,6 @@ def stay(event, arguments):
 
 sys.addaudithook(stay)
 """
-_PATIENCE: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -60,11 +59,10 @@ class Traps:
 
         The list has the names of workers that were killed.
         """
-        killed: list[str] = []
+        killed, is_over = list[str](), Event()
 
         def kill() -> None:
-            until = time.monotonic() + _PATIENCE
-            while not killed and time.monotonic() < until:
+            while not killed and not is_over.is_set():
                 for sprung in self.folder.glob("sprung-*"):
                     name = sprung.name.removeprefix("sprung-")
                     sprung.unlink()
@@ -78,8 +76,8 @@ class Traps:
         try:
             yield killed
         finally:
-            with suppress(FileNotFoundError):
-                (self.folder / point).unlink()
+            is_over.set()
+            watcher.join()
+            (self.folder / point).unlink(missing_ok=True)
             if killed:
-                watcher.join()
                 cluster.restore()
