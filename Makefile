@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata ablation readme check test test-long test-drawn durations test-versions lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata ablation readme check test test-cluster test-long test-drawn durations test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ quick-tests: install
 
 test: install  ## all fast tests and doctests
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope
+
+test-cluster: install  ## the jobs, sessions and lost workers on a standalone cluster of Spark, which it starts here
+	$(BIN)/pytest -q -m cluster tests/cluster
 
 durations: install  ## write tests/durations.json, by which make test shares its files out; on a quiet machine
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope --record-seconds

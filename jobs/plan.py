@@ -1,6 +1,7 @@
 """Plan a table's layout: ``spark-submit jobs/plan.py --conf conf/tpch.toml``.
 
-It takes the flags of ``layoutopt plan``: ``--source``, ``--features``, ``--partition-by``, ``--output``, ...
+It takes the flags of ``layoutopt plan``: ``--source``, ``--features``, ``--partition-by``, ``--output``, ``--pairs``
+with what ``jobs/featurize.py`` counted, ... Spark's tasks read the source.
 """
 
 from __future__ import annotations

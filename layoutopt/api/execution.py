@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
     from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
+    from layoutopt.planning.pairs import Pairs
     from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
@@ -92,8 +93,21 @@ class Execution:
         """Plan as :func:`layoutopt.spark.planning.indexes.plan_with_indexes`."""
         from layoutopt.spark.planning.indexes import plan_with_indexes
 
-        spark = self.start() if self._prefers_spark(self.reason) else self.spark
-        return plan_with_indexes(spark, source, document, request, say)
+        return plan_with_indexes(self._planning_spark, source, document, request, say)
+
+    def count_pairs(
+        self, source: Any, document: FeaturesDocument, request: PlanRequest, say: Progress = silent
+    ) -> Pairs:
+        """Count as :func:`layoutopt.planning.plan.count_pairs`."""
+        from layoutopt.planning.plan import count_pairs
+        from layoutopt.spark.planning.source_rows import open_source_rows
+
+        return count_pairs(partial(open_source_rows, self._planning_spark, source), document, request, say)
+
+    @property
+    def _planning_spark(self) -> AnySession:
+        """The session, started where Spark's tasks plan any source; else as :attr:`spark`."""
+        return self.start() if self._prefers_spark(self.reason) else self.spark
 
     def load(
         self,
@@ -202,7 +216,10 @@ def _refuse_spark() -> NoReturn:
 
 
 def use_session(spark: SparkSession) -> Execution:
-    """Return the execution by a session that runs."""
+    """Return the execution by a session that runs; raise SettingError if it uses Spark Connect."""
+    from layoutopt.spark.core.sessions import start_session
+
+    start_session(spark)
     return Execution(SPARK, lambda: spark, reads_otherwise=True)
 
 

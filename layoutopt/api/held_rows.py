@@ -34,9 +34,9 @@ def is_of_spark(value: object) -> bool:
 
 def is_on_this_machine(frame: DataFrame) -> bool:
     """Return whether the tasks of a DataFrame's session write to folders of this machine."""
-    from layoutopt.spark.core.sessions import has_local_paths
+    from layoutopt.spark.core.sessions import has_local_paths, start_session
 
-    spark = frame.sparkSession
+    spark = start_session(frame.sparkSession)
     return str(spark.sparkContext.master).startswith("local") and has_local_paths(spark)
 
 

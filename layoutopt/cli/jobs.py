@@ -48,22 +48,19 @@ def append(spark: SparkSession, settings: AppendSettings, session: Session, tell
 
 
 def featurize(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
-    """Count the vectors and write the pairs."""
+    """Count the vectors that a plan with these settings counts, and write the pairs."""
     import pyarrow.parquet as pq
 
     from layoutopt.catalog.partition_names import PartitionNames
     from layoutopt.config.documents import read_features
-    from layoutopt.spark.core.featurize import count_vectors, pairs_table
-    from layoutopt.spark.core.sessions import check_settings
-    from layoutopt.spark.core.source import conform_columns, open_source
+    from layoutopt.methods.interface import PlanRequest
 
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
-    document = read_features(settings.features)
-    check_settings(spark, document.features.settings, "the features file")
-    rows = conform_columns(open_source(spark, settings.source), document.schema, "the features file")
-    counts = count_vectors(rows, document.features.features, settings.partition_by)
-    pairs = pairs_table(counts, PartitionNames.of(document.schema, settings.partition_by))
+    document, request = read_features(settings.features), settings.to_request(PlanRequest)
+    counted = use_session(spark).count_pairs(settings.source, document, request, tell)
+    column = request.partition_by and document.schema.find(request.partition_by).name
+    pairs = counted.to_table(PartitionNames.of(document.schema, column))
     pq.write_table(pairs, settings.output)
     tell(f"counted {pairs.num_rows} pairs of partition and vector: {settings.output}")
 

@@ -175,12 +175,16 @@ class PlanSettings(VerbSettings):
 
     tuning = frozenset({"tune", "partitioner", "storage_budget", "row_order"})
     expert = frozenset(
-        {"choose", "parquet_index", "guides", "executor", "num_features",
+        {"choose", "parquet_index", "guides", "executor", "num_features", "pairs",
          "segment_rows", "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
     source: Source
     features: Path = Field(Path("features.json"), description="the file from `analyze`")
+    pairs: Path | None = Field(
+        None,
+        description="the pairs that `jobs/featurize.py` counted with the same settings, instead of counting them again",
+    )
     partition_by: PartitionBy = None
     method: Annotated[Method, or_installed("methods")] = Field(
         AUTO,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
@@ -17,6 +18,9 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.search.problem import Unit
+
+if TYPE_CHECKING:
+    from layoutopt.planning.pairs import Pairs
 
 T = TypeVar("T")
 
@@ -79,6 +83,7 @@ class PlanRequest:
         index: indexes for each block, as ``COLUMN:TYPE`` or ``COLUMN:TYPE:NUMBER``.
         index_budget: also choose indexes, up to this share of the data's bytes.
         parquet_index: Parquet's own indexes to write: ``bloom``, ``page``.
+        pairs: what was counted of the source before, or its file.
     """
 
     method: str = AUTO
@@ -103,6 +108,7 @@ class PlanRequest:
     index: tuple[str, ...] = ()
     index_budget: float | None = None
     parquet_index: tuple[str, ...] = ()
+    pairs: Path | Pairs | None = None
 
     @property
     def budgets(self) -> tuple[float, ...]:

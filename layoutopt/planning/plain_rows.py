@@ -1,12 +1,12 @@
-"""Read the rows of plain Parquet files on this machine for planning, by Arrow in processes.
+"""Read the rows of plain Parquet files for planning, by Arrow in tasks of any executor.
 
 Rows are drawn by their places in the files (:mod:`layoutopt.sources.profile`): samples are the same on any number
-of cores.
+of cores, and by processes of this machine as by Spark's tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
@@ -29,7 +29,7 @@ from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments, choose_segments, few_rows_by_value
 from layoutopt.planning.source_profile import COUNTED_PARTITIONS, SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.sources.executor import Executor, Processes, Value, ignore_errors
+from layoutopt.sources.executor import Batches, Executor, Processes, Value, ignore_errors
 from layoutopt.sources.listing import estimate_rows, list_source_files
 from layoutopt.sources.profile import (
     DRAW,
@@ -81,23 +81,24 @@ class SourcePass:
 
     Attributes:
         reading: what it read.
-        folder: is removed with the pass.
-        shuffled: the rows of segments in its files.
         drawn: the rows drawn, with their numbers ``_draw``, in the order of the files' names.
+        shuffled: the rows of segments in files of this machine; None if there are no segments.
+        folder: is removed with the pass.
     """
 
     reading: Reading
-    folder: TemporaryDirectory[str]
-    shuffled: ShuffledRows
     drawn: pa.Table
+    shuffled: ShuffledRows | None = None
+    folder: TemporaryDirectory[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class PlainRows(Rows):
-    """The rows of plain Parquet files on this machine.
+    """The rows of plain Parquet files.
 
     One pass reads the segments and samples that planning usually needs: those of ``wanted_columns``. Requests for more
-    read again.
+    read again. Tasks on other machines draw the samples in a pass of their own, and shuffle segments when these are
+    tried.
 
     Attributes:
         wanted_columns: those that features and queries use.
@@ -175,15 +176,23 @@ class PlainRows(Rows):
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask[Value]
     ) -> tuple[list[Value], RowSample]:
         """Return a task's results for each segment, and the sample; reads the files unless they were read for it."""
-        few = dict.fromkeys(request.partition_rows, request.sample_rows)
-        known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
-        count, evaluate_rest = chosen.shares * len(chosen.segments), partial(evaluate_words, settings=plan.settings)
-        parts = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, task, evaluate_rest))
+        few, columns = dict.fromkeys(request.partition_rows, request.sample_rows), frozenset(request.columns)
+        evaluate_rest, parts = partial(evaluate_words, settings=plan.settings), list[Sequence[Value] | None]()
+        if self.tasks.shuffles_openly:
+            shuffled = self._find_pass(Reading(columns, chosen.segments, few)).shuffled
+            assert shuffled is not None, "segments were read"
+            run = partial(_run_task, shuffled.read, chosen.shares, task, evaluate_rest)
+            parts += self.tasks.map(chosen.shares * len(chosen.segments), run)
+        else:
+            run_shares = partial(_run_shares, chosen.shares, task, evaluate_rest)
+            parts += self.source.map_segments(chosen.segments, run_shares, columns=columns)
         sample = self.draw(request) if few else RowSample(request.features, ())
-        return [value for part in parts for value in part], sample
+        return [value for part in parts for value in part or ()], sample
 
     def prefetch(self) -> None:
-        """Read the segments and samples in the background."""
+        """Read the segments and samples in the background, in processes of this machine."""
+        if not self.tasks.shuffles_openly:
+            return
         Thread(target=ignore_errors, args=(lambda: self._find_pass(self._wanted),), daemon=True).start()
 
     def warm_up(self) -> None:
@@ -209,20 +218,25 @@ class PlainRows(Rows):
     def _read(self, reading: Reading) -> SourcePass:
         """Read the files that have any of the rows once."""
         draws = self._split_limits(reading.sample_rows)
-        ranges = segment_ranges(reading.segments)
+        segments = reading.segments if self.tasks.shuffles_openly else ()
+        ranges = segment_ranges(segments)
         splits = [
             split for split, counts in self.source.splits if split.low in draws or ranges.overlapping(split, counts)
         ]
         job = replace(self.source.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
-        folder, last = TemporaryDirectory(prefix="layoutopt-"), len(reading.segments)
-        extra_batches = partial(DrawJob(job, draws).pack, last)
+        reading = replace(reading, columns=frozenset(job.read_schema.names), segments=segments)
+        draw_job = DrawJob(job, draws)
+        if not self.tasks.shuffles_openly:
+            return SourcePass(reading, pa.concat_tables(self.source.run(draw_job)).combine_chunks())
+        folder, last = TemporaryDirectory(prefix="layoutopt-"), len(segments)
+        extra_batches = partial(draw_job.pack, last)
         written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder.name))
         shuffled = ShuffledRows.of(folder.name, written)
         batches = list(shuffled.read(last, last))
         drawn = arrow_schema(job.read_schema).append(pa.field(DRAW, pa.int32())).empty_table()
         if batches:
             drawn = sort_by_position(pa.Table.from_batches(batches)).drop_columns([SEGMENT, POSITION]).combine_chunks()
-        return SourcePass(replace(reading, columns=frozenset(job.read_schema.names)), folder, shuffled, drawn)
+        return SourcePass(reading, drawn, shuffled, folder)
 
     def _draw(self, sample_rows: Mapping[PlainValue, int], columns: Collection[str]) -> pa.Table:
         """Draw about so many rows of each of some partitions, in the order of the files' names."""
@@ -244,7 +258,7 @@ class PlainRows(Rows):
 
 
 def _run_task(
-    read: Callable[[int, int], Iterator[pa.RecordBatch]],
+    read: Callable[[int, int], Batches],
     shares: int,
     task: SegmentTask[Value],
     evaluate_rest: FindWords,
@@ -253,29 +267,43 @@ def _run_task(
     return task(read(number // shares, number), evaluate_rest)
 
 
+def _run_shares(
+    shares: int, task: SegmentTask[Value], evaluate_rest: FindWords, segment: int, batches: Batches
+) -> list[Value]:
+    """Return the values of all tasks that share a segment's rows."""
+    rows, values = list(batches), list[Value]()
+    for number in range(shares * segment, shares * (segment + 1)):
+        values += task((_with_segment(batch, number) for batch in rows), evaluate_rest)
+    return values
+
+
+def _with_segment(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(SEGMENT)
+    numbers = pa.repeat(pa.scalar(number, batch.schema.field(place).type), batch.num_rows)
+    return batch.set_column(place, batch.schema.field(place), numbers)
+
+
 def _import_blocking(number: int) -> None:
     import layoutopt.partitioning.local_search_loops  # noqa: F401
 
 
 def open_plain_rows(
-    source: str, document: FeaturesDocument, request: PlanRequest, include_small: bool = False
+    source: str, document: FeaturesDocument, request: PlanRequest, executor: Executor | None = None
 ) -> PlainRows:
-    """Open a source's plain files, unless they have few rows, for which Spark is as good.
+    """Open a source's plain files.
 
     Args:
         source: a path.
         document: the columns of the table, and features and queries that planning will evaluate.
         request: names the partition column, and how many rows a segment has at most.
-        include_small: whether few rows are opened too.
+        executor: reads the files; None for processes of this machine.
 
     Raises:
-        NeedsSparkError: Arrow might read a file or a feature otherwise than Spark, or there are few rows.
+        NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
         SourceError: a file is damaged.
     """
     files = list_source_files(source, document.schema, request.partition_by)
-    if not include_small:
-        check_are_many(files)
-    return open_plain_files(source, files, document, request)
+    return open_plain_files(source, files, document, request, executor)
 
 
 def check_are_many(files: Sequence[SnapshotFile]) -> None:
@@ -285,11 +313,15 @@ def check_are_many(files: Sequence[SnapshotFile]) -> None:
 
 
 def open_plain_files(
-    name: str, files: Sequence[SnapshotFile], document: FeaturesDocument, request: PlanRequest
+    name: str,
+    files: Sequence[SnapshotFile],
+    document: FeaturesDocument,
+    request: PlanRequest,
+    executor: Executor | None = None,
 ) -> PlainRows:
     """Open some files of a source as :func:`open_plain_rows` opens all."""
     features = document.features
-    source = open_files(name, files, document.schema, request.partition_by, Processes())
+    source = open_files(name, files, document.schema, request.partition_by, executor or Processes())
     if not source.splits:
         raise NeedsSparkError("the source has no rows")
     check_features_by_arrow(source.cut_job((), source.schema.names), source.splits[0][0], features)

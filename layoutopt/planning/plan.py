@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, TypeAlias
 
-from layoutopt.errors import PlanError
+from layoutopt.errors import PlanError, SettingError
 from layoutopt.events import Progress, silent
 from layoutopt.features.sharpen import sharpest
 from layoutopt.methods.interface import FEATURES, PartitionHistogram, PlanningCache, PlanningInput, PlanRequest
@@ -19,11 +20,18 @@ from layoutopt.model.methods import AUTO
 from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import group_queries
 from layoutopt.model.schema import Schema
+from layoutopt.planning.pairs import Pairs, digest_document
 from layoutopt.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import unit_in_bytes
 from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
-from layoutopt.planning.source_profile import CountRequest, count_histograms, sample_histograms, select_heaviest
+from layoutopt.planning.source_profile import (
+    CountRequest,
+    count_histograms,
+    count_rows,
+    sample_histograms,
+    select_heaviest,
+)
 from layoutopt.search.problem import Unit
 
 # The method of a single layout, which ``auto`` uses where there are no queries to choose by.
@@ -108,6 +116,26 @@ def propose_plan(
     return _propose(counting, document, request, known or PlanningCache())
 
 
+def count_pairs(
+    open_rows: OpenRows, document: FeaturesDocument, request: PlanRequest = DEFAULTS, progress: Progress = silent
+) -> Pairs:
+    """Return what :func:`make_plan` counts of the source, with its arguments and errors.
+
+    Raises:
+        SettingError: the method counts nothing.
+    """
+    counting, request = _prepare(open_rows, document, replace(request, pairs=None), progress)
+    is_sample = is_sampled(request.method)
+    if not (is_sample or is_counted(request)):
+        raise SettingError(
+            f"the method {request.method!r} counts no feature vectors; plan by it without pairs, or name another"
+        )
+    features = guiding_features(document, request.method, request.num_features)
+    progress("counting feature vectors")
+    counts = count_rows(counting, features, is_sample=is_sample)
+    return Pairs(digest_document(document), features, is_sample, counts)
+
+
 def _prepare(
     open_rows: OpenRows,
     document: FeaturesDocument,
@@ -122,7 +150,8 @@ def _prepare(
     request = resolve_names(request, document.schema)
     rows = open_rows(document, request, say) if rows is None else rows
     queries = tuple(group_queries(document.queries))
-    return CountRequest(rows, queries, document.schema, request.max_vectors, say), request
+    assert not isinstance(request.pairs, Path), "pairs are read with the document that they are of"
+    return CountRequest(rows, queries, document.schema, request.max_vectors, say, request.pairs), request
 
 
 def _propose(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,8 @@ from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.planning.rows import RowCounts, Rows, SourceRows
+from layoutopt.planning.pairs import Pairs
+from layoutopt.planning.rows import RowCounts, SourceRows
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match_each
 
 SAMPLED_PARTITIONS = 3
@@ -40,13 +41,17 @@ _TEXTS = ("string", "binary")
 
 @dataclass(frozen=True)
 class CountRequest:
-    """A request to count the vectors of rows, for some queries, in at most ``max_vectors`` vectors a partition."""
+    """A request to count the vectors of rows, for some queries, in at most ``max_vectors`` vectors a partition.
+
+    ``pairs`` were counted before; they stand for the rows under their features.
+    """
 
     rows: SourceRows
     queries: tuple[Query, ...]
     schema: Schema
     max_vectors: int
     say: Progress
+    pairs: Pairs | None = None
 
     @cached_property
     def bounded(self) -> list[Column]:
@@ -75,7 +80,7 @@ def _count_within_memory(request: CountRequest, features: FeatureSet) -> tuple[F
     """Count vectors of as many of the heaviest features as fit the driver."""
     while True:
         try:
-            return features, request.rows.read(partial(_count, request, features))
+            return features, count_rows(request, features, is_sample=False)
         except BoundError:
             if len(features) <= 1:
                 raise
@@ -83,8 +88,31 @@ def _count_within_memory(request: CountRequest, features: FeatureSet) -> tuple[F
             features = select_heaviest(features, len(features) * 3 // 4)
 
 
-def _count(request: CountRequest, features: FeatureSet, rows: Rows) -> RowCounts:
-    return rows.count(features, request.bounded, request.select)
+def count_rows(request: CountRequest, features: FeatureSet, *, is_sample: bool) -> RowCounts:
+    """Return the vectors of all or some partitions, or of a sample of few; of pairs under these features, if given.
+
+    Raises:
+        PlanError: the source has no rows to draw a sample of, or lost a partition since the pairs were counted.
+        BoundError: there are too many distinct vectors.
+    """
+    if request.pairs is not None and request.pairs.covers(features, is_sample):
+        request.say("taking the pairs that were counted")
+        removed = request.pairs.counts.vectors.keys() - request.rows.read(lambda rows: rows.partition_rows).keys()
+        if removed:
+            raise PlanError(
+                f"the source no longer has the partition {min(map(str, removed))!r} of the pairs; count them again by "
+                "jobs/featurize.py"
+            )
+        return request.pairs.counts
+    if not is_sample:
+        return request.rows.read(lambda rows: rows.count(features, request.bounded, request.select))
+    counted = request.rows.read(lambda rows: rows.partition_rows)
+    if not counted:
+        raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
+    sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
+    return request.rows.read(
+        lambda rows: rows.count_some(features, request.bounded, request.select, sampled, SAMPLE_ROWS)
+    )
 
 
 def sample_histograms(request: CountRequest, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
@@ -93,17 +121,7 @@ def sample_histograms(request: CountRequest, features: FeatureSet) -> tuple[Part
     Raises:
         PlanError: the source has no rows.
     """
-    counted = request.rows.read(lambda rows: rows.partition_rows)
-    if not counted:
-        raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
-    sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    return _build_histograms(
-        request,
-        features,
-        request.rows.read(
-            lambda rows: rows.count_some(features, request.bounded, request.select, sampled, SAMPLE_ROWS)
-        ),
-    )
+    return _build_histograms(request, features, count_rows(request, features, is_sample=True))
 
 
 def _build_histograms(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.orc
@@ -12,7 +12,7 @@ import pytest
 
 import layoutopt
 from layoutopt.api import execution as choosing
-from layoutopt.api.execution import AUTO, LOCAL, SPARK, Execution
+from layoutopt.api.execution import AUTO, LOCAL, SPARK, Execution, use_session
 from layoutopt.errors import SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.layout import Plan
@@ -86,3 +86,25 @@ def test_a_plan_needs_spark_for_a_reason(plan: Plan) -> None:
             execution.plan("rows.parquet", document, request)
     with pytest.raises(SettingError, match="the executor is local"):
         Execution(LOCAL, start).plan("orc:rows.orc", document, request)
+
+
+class ConnectSession:
+    """A session of Spark Connect to code that looks at classes: it has no Java."""
+
+    __module__ = "pyspark.sql.connect.session"
+
+
+def test_sessions_of_spark_connect_are_refused(plan: Plan) -> None:
+    pytest.importorskip("pyspark")
+    from layoutopt.spark import enable
+
+    session: Any = ConnectSession()
+    for refused in (
+        lambda: layoutopt.load("rows.parquet", "table", plan, executor=session),
+        lambda: layoutopt.append("table", "rows.parquet", executor=session),
+        lambda: use_session(session),  # as jobs do
+        lambda: enable(session),
+    ):
+        with pytest.raises(SettingError, match=r"^Spark Connect sessions .*; use a classic session .*--executor local"):
+            refused()
+    assert not Path("table").exists()

@@ -135,3 +135,12 @@ def test_the_error_survives_processes() -> None:
     assert isinstance(decoded, StoreError)
     for other in (copy, decoded):
         assert (str(other), other.path, other.status, other.code) == (str(error), "x", 503, "SlowDown")
+
+
+def test_a_process_without_credentials_is_told_what_it_lacks() -> None:
+    kind = type("NoCredentialsError", (Exception,), {})  # of botocore, which has no root in common with others
+    error = store_errors.make_store_error("s3://lake/f", kind("Unable to locate credentials"))
+    assert str(error) == (
+        "the store refused 's3://lake/f' (NoCredentialsError: Unable to locate credentials); give credentials to each "
+        "process that uses the store, to Spark's workers too"
+    )

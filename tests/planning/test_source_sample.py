@@ -41,7 +41,7 @@ def open_files(folder: Path, years: np.ndarray, kinds: np.ndarray, files: int) -
     for number in range(files):
         rows = table.slice(number * at_once, at_once)
         pq.write_table(rows, folder / f"{number:03}.parquet", row_group_size=max(1, -(-len(rows) // 2)))
-    opened = open_plain_rows(str(folder), DOCUMENT, PlanRequest(partition_by="year"), include_small=True)
+    opened = open_plain_rows(str(folder), DOCUMENT, PlanRequest(partition_by="year"))
     assert opened is not None
     return opened
 

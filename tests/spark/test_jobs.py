@@ -171,13 +171,18 @@ def test_with_events_on_stderr_all_that_a_job_says_is_json(
     assert said == ["half done", f"{'' if target else 'layoutopt: '}interrupted: nothing was committed"]
 
 
-def test_planning_and_featurising_from_a_configuration(here: Here, place: Path) -> None:
+def test_featurising_and_planning_by_its_pairs_is_planning(here: Here, place: Path) -> None:
     code, said = here("plan", "--conf", f"{place}/t.toml")
     assert code == 0, said
     assert Plan.loads((place / "plan.json").read_bytes()).block_rows == 20
     code, said = here("featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
     assert code == 0, said
-    assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 400
+    assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 300, "three of four days are sampled"
+    words = ["--pairs", f"{place}/pairs.parquet", "--output", f"{place}/by-pairs.json"]
+    code, said = here("plan", "--conf", f"{place}/t.toml", *words)
+    assert code == 0, said
+    assert "taking the pairs that were counted" in said
+    assert (place / "by-pairs.json").read_bytes() == (place / "plan.json").read_bytes()
 
 
 def test_the_first_load_of_a_table_plans_it(here: Here, place: Path, tmp_path: Path) -> None:

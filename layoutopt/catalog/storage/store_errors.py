@@ -98,6 +98,8 @@ def refused_file(
     """Return the error for a refused file, with the store's own words."""
     if is_transient:
         remedy = "try again once it answers"
+    elif "CredentialsError" in cause:
+        remedy = "give credentials to each process that uses the store, to Spark's workers too"
     elif status is not None:
         remedy = "check the credentials and permissions, then try again"
     else:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import SettingError
 from layoutopt.model.schema import Column, schema_ddl
+from layoutopt.spark.core.sessions import java_session
 from layoutopt.spark.core.versions import adapt_java, java_class
 
 _SOURCE: Final = Path(__file__).with_name("ReadBlocks.java")
@@ -41,21 +42,6 @@ class _JavaFunction:
 
     def apply(self, text: str, scan: Any) -> Any:
         return self._handler(text, scan)
-
-
-def java_session(spark: SparkSession) -> Any:
-    """Return the Java object of a classic session.
-
-    Raises:
-        SettingError: the session uses Spark Connect.
-    """
-    java = getattr(spark, "_jsparkSession", None)
-    if java is None:
-        raise SettingError(
-            "Spark Connect sessions are not supported, since their plans are made on a server; use a classic session, "
-            "or read the table by layoutopt.open_table(PATH).scan(...)"
-        )
-    return java
 
 
 def add_rule(spark: SparkSession, handler: ScanHandler) -> Any:

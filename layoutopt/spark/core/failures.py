@@ -27,6 +27,7 @@ from layoutopt.model.types import split_parts
 
 # The beginning of the message of a worker that lacks layoutopt or a library.
 MISSING_PACKAGE: Final = "Spark's workers run a Python without"
+INSTALL_THERE: Final = "install it there, or name one that has it by PYSPARK_PYTHON"
 
 # What surrounds the sentence of Spark's messages: the class of the error, its code and place, the Java stack trace.
 _CLASS: Final = re.compile(r"^(?:.*?Exception: )?\[[A-Z][A-Z0-9_.]*\] ", re.DOTALL)
@@ -64,6 +65,10 @@ _NO_SPACE = re.compile(r"No space left on device")
 _WORKER_LOST = re.compile(
     r"Python worker exited unexpectedly|SocketException: Connection reset(?=.*PythonRunner)", re.DOTALL
 )
+_OTHER_PYTHON = re.compile(r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)")
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+# Where PySpark's own part of a worker lacks it.
+_NO_PACKAGE = re.compile(r"No module named '(\w+)|\[PACKAGE_NOT_INSTALLED\] (\w+)")
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
 _CODEC = re.compile(r"Class \S*?(\w+)Codec was not found")
 _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
@@ -88,7 +93,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
         StoreError: a store, disk or network refused a file.
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
-        SettingError: Spark's workers run a Python without layoutopt or a library.
+        SettingError: Spark's workers have no Python, one of another version, or one without layoutopt or a library.
         WorkerLostError: a Python worker was killed.
         TableError: the disk is full.
     """
@@ -125,6 +130,18 @@ def translate_message(text: str, source: str) -> LayoutoptError | None:
 
 
 def _translate_worker_error(text: str) -> LayoutoptError | None:
+    python, versions, package = _NO_PYTHON.search(text), _OTHER_PYTHON.search(text), _NO_PACKAGE.search(text)
+    if python is not None:
+        return SettingError(
+            f"Spark's workers have no Python {python[1]!r}; install it there, or name another by PYSPARK_PYTHON"
+        )
+    if versions is not None:
+        return SettingError(
+            f"Spark's workers run Python {versions[1]} and the driver {versions[2]}; name one of that version by "
+            "PYSPARK_PYTHON"
+        )
+    if package is not None:
+        return SettingError(f"{MISSING_PACKAGE} {(package[1] or package[2]).lower()}; {INSTALL_THERE}")
     if _NO_SPACE.search(text):
         return _disk_full()
     if _NO_MEMORY.search(text):
@@ -176,7 +193,9 @@ def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
     if _REFUSED.search(text):
         return _translate_refusal(text, source)
     if _MISSING.search(text):
-        return SourceError(f"the source {source} does not exist or lost a file; check the path")
+        return SourceError(
+            f"the source {source} does not exist or lost a file; check the path, and that Spark's workers see it too"
+        )
     file = _find_file(text) or source
     mismatch = _OTHER_TYPE.search(text)
     if mismatch is not None:

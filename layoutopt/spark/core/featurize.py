@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError
 from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.evaluation.predicates import features_left_to_spark
@@ -99,13 +97,3 @@ def count_vectors(
     with limit_method_size(df.sparkSession):
         pairs = to_arrow(grouped.limit(max_pairs + 1))
     return counts_by_key(pairs, len(features), max_pairs)
-
-
-def pairs_table(counts: Mapping[PlainValue, VectorCounts], names: PartitionNames) -> pa.Table:
-    """Return the pairs as a readable table: ``partition`` as text, ``words`` as bit patterns, ``count``."""
-    texts = {key: None if key is None else str(names.scalar(key)) for key in counts}
-    partitions = [texts[key] for key, vectors in counts.items() for _ in range(len(vectors))]
-    words = [row.tolist() for vectors in counts.values() for row in vectors.words.view(np.int64)]
-    rows = [count for vectors in counts.values() for count in vectors.counts.tolist()]
-    schema = pa.schema([("partition", pa.string()), ("words", pa.list_(pa.int64())), ("count", pa.int64())])
-    return pa.table([partitions, words, rows], schema=schema)

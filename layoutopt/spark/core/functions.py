@@ -19,7 +19,7 @@ from layoutopt.model.predicates import Expr
 from layoutopt.model.predicates.nodes import all_calls, user_calls
 from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
-from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.sessions import check_settings, java_session
 from layoutopt.spark.core.versions import function_identifier, has_function_scopes, is_spark_3, java_class
 
 _LOCK: Final = threading.Lock()
@@ -154,14 +154,13 @@ def _sent_as_code(function: Callable[..., Any]) -> Iterator[None]:
 
 
 def _session_id(spark: SparkSession) -> str:
-    java: Any = spark._jsparkSession
-    return str(java.sessionUUID())
+    return str(java_session(spark).sessionUUID())
 
 
 def _find_registration(spark: SparkSession, name: str, scope: Literal["session", "builtin"] = "session") -> Any:
     """Return Spark's current registration of a function; None where there is none."""
-    java: Any = spark._jsparkSession
-    function = java.sessionState().functionRegistry().lookupFunctionBuilder(function_identifier(spark, name, scope))
+    registry = java_session(spark).sessionState().functionRegistry()
+    function = registry.lookupFunctionBuilder(function_identifier(spark, name, scope))
     if not function.isDefined():
         return None
     if not has_function_scopes():  # the session's registry begins as a copy of Spark's own

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, WorkerLostError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.sql.types import normal_zone
 
@@ -45,6 +45,8 @@ _OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOG_CONFIGURATION: Final = "-Dlog4j2.configurationFile="
 # Spark requests this module itself, and no option silences Java's warning.
 _EXPECTED_WARNING: Final = b"WARNING: Using incubator modules:"
+# What Spark says after its master did not answer for a minute.
+_STOPPED: Final = "stopped SparkContext"
 _HUGE_METHOD_LIMIT = "spark.sql.codegen.hugeMethodLimit"
 _JIT_LIMIT = "8000"
 _FIRST_VERSION = "spark.sql.sources.useV1SourceList"
@@ -74,8 +76,25 @@ _NAMES: Final = {
 
 
 def start_session(spark: AnySession) -> SparkSession:
-    """Return the session, started now if it is not yet running."""
-    return spark() if callable(spark) else spark
+    """Return the session, started now if it is not yet running; raises as :func:`java_session`."""
+    session = spark() if callable(spark) else spark
+    java_session(session)
+    return session
+
+
+def java_session(spark: SparkSession) -> Any:
+    """Return the Java object of a classic session.
+
+    Raises:
+        SettingError: the session uses Spark Connect.
+    """
+    java = getattr(spark, "_jsparkSession", None)
+    if java is None:
+        raise SettingError(
+            "Spark Connect sessions are not supported, since a server makes their plans and runs their tasks; use a "
+            "classic session (spark-submit --master), or none: --executor local, layoutopt.open_table(PATH).scan(...)"
+        )
+    return java
 
 
 def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
@@ -86,7 +105,11 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
         debug: whether a new session logs as Spark and Java do by default; otherwise only exceptions report failures.
         private: whether a new session encrypts what it shuffles and spills to its local disks.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They override all others.
+
+    Raises:
+        WorkerLostError: the master of a new session does not answer.
     """
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     settings = {key.replace("__", "."): value for key, value in conf.items()}
@@ -107,7 +130,16 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
             _start_java(settings)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        if _STOPPED not in str(error):
+            raise
+        master = settings.get("spark.master") or SparkConf().get("spark.master")
+        raise WorkerLostError(
+            f"Spark's master {master!r} does not answer, or ended the application; check its "
+            "address and its log, then run again"
+        ) from error
     # PySpark's thread for accumulators would print a traceback when Java ends; the caller reports the failure.
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
@@ -225,8 +257,7 @@ def has_local_paths(spark: SparkSession) -> bool:
 
 def get_own_setting(spark: SparkSession, key: str) -> str | None:
     """Return a setting of the session, or None where Spark's default applies."""
-    java: Any = spark._jsparkSession
-    return str(spark.conf.get(key)) if java.sessionState().conf().contains(key) else None
+    return str(spark.conf.get(key)) if java_session(spark).sessionState().conf().contains(key) else None
 
 
 @contextmanager

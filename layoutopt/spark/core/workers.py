@@ -14,25 +14,36 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
+from pathlib import Path
+from shutil import copyfile
+from threading import Lock
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import cloudpickle
+from pyspark import SparkContext, SparkFiles, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt import __version__
 from layoutopt.model.schema import SEGMENT
 from layoutopt.sources.executor import Batches, Pack, RowsFunction, Task
 from layoutopt.sources.shuffle import CutJob, cut_rows
-from layoutopt.spark.core.failures import MISSING_PACKAGE, translate_spark_errors
+from layoutopt.spark.core.failures import INSTALL_THERE, MISSING_PACKAGE, translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.core.versions import repartition_by_id, to_arrow
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 
 Value = TypeVar("Value")
 
+# What the tasks of layoutopt import, and the versions of which are told where a worker has others.
+LIBRARIES: Final = (
+    "cryptography", "duckdb", "fsspec", "numba", "numpy", "pyarrow", "pydantic", "pyroaring", "scipy", "sqlglot",
+)  # fmt: skip
+
+_WHEELS: Final = Lock()
 _VALUES: Final = "number bigint, value binary"
 _LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 
@@ -55,35 +66,65 @@ def map_in_workers(rows: DataFrame, task: Task, schema: str, label: str = "") ->
 
     Layoutopt's own errors reach the driver inside Spark's, for :func:`~layoutopt.errors.decode_error`.
     """
+    _add_wheels(rows.sparkSession.sparkContext)
     with use_driver_python(rows.sparkSession):
-        return rows.mapInArrow(_check_package(task, label, _list_wheels(rows.sparkSession)), schema)
+        return rows.mapInArrow(_check_packages(task, label), schema)
 
 
-def _list_wheels(spark: SparkSession) -> list[str]:
-    """Return the wheels in ``--py-files``, which Spark copies to its workers but does not let them import."""
-    files = spark.sparkContext.getConf().get("spark.submit.pyFiles") or ""
-    return [name for path in files.split(",") if (name := path.rpartition("/")[2]).lower().endswith(".whl")]
+def _add_wheels(context: SparkContext) -> None:
+    """Let workers import from the wheels in ``--py-files``: Spark copies them, but imports from other archives only."""
+    files = context.getConf().get("spark.submit.pyFiles") or ""
+    for name in (path.rpartition("/")[2] for path in files.split(",") if path.lower().endswith(".whl")):
+        archive = Path(SparkFiles.getRootDirectory(), f"{name}.zip")
+        with _WHEELS:
+            if not archive.exists():
+                copyfile(archive.with_suffix(""), archive)
+                context.addPyFile(str(archive))
 
 
-def _check_package(task: Task, label: str, wheels: Sequence[str] = ()) -> Task:
+@cache
+def _list_versions() -> dict[str, str]:
+    """Return the driver's versions of layoutopt and of the libraries that are installed beside it."""
+    versions = {"layoutopt": __version__}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def _check_packages(task: Task, label: str) -> Task:
+    """Return the task with a message for a package that a worker lacks, or has in another version than the driver."""
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
-    message, hint = MISSING_PACKAGE, "install it there, or name one that has it by PYSPARK_PYTHON"
-    if wheels:
-        hint += f"; --py-files takes .zip and .egg files, and Spark ignores {', '.join(wheels)}"
+    message, remedy, versions = MISSING_PACKAGE, INSTALL_THERE, _list_versions()
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         import sys
+        from importlib.metadata import PackageNotFoundError, version
 
         from pyspark import cloudpickle
 
         try:
             unpickled: Task = cloudpickle.loads(pickled)
-        except ModuleNotFoundError as error:
-            raise RuntimeError(f"{message} {error.name} ({sys.executable}); {hint}") from None
-        from layoutopt.errors import encode_errors
+            from layoutopt.errors import encode_errors
 
-        with encode_errors():
-            yield from unpickled(batches)
+            with encode_errors():
+                yield from unpickled(batches)
+        except (AttributeError, ImportError, TypeError) as error:
+            missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else None
+            for name in [missing] if missing else versions:
+                try:
+                    has = version(name)
+                except PackageNotFoundError:
+                    has = getattr(sys.modules.get(name), "__version__", "")
+                wanted = versions.get(name, "")
+                # Their first numbers change where they are not compatible any more.
+                differs = has and (has.lstrip("0.").split(".")[0] != wanted.lstrip("0.").split(".")[0])
+                if differs or (missing and not has):
+                    raise RuntimeError(
+                        f"{message} {f'{name} {wanted}'.strip()} ({sys.executable}{f' has {has}' if has else ''}); "
+                        f"{remedy}"
+                    ) from error
+            raise
 
     run.__name__ = label or run.__name__
     run.__module__ = "__main__"  # so that it is sent as code: by its name, workers would import layoutopt

@@ -38,6 +38,7 @@ from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
 from layoutopt.planning.automatic import plan_best
+from layoutopt.planning.pairs import read_pairs
 from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
@@ -78,6 +79,8 @@ def plan_with_indexes(
         functions = find_declared_udfs(spark)
     indexes = parse_indexes(request.index, document.schema, document.features.settings, functions)
     source = pin_version(source) if isinstance(source, str) else source
+    if isinstance(request.pairs, Path):
+        request = replace(request, pairs=read_pairs(request.pairs, document, request.partition_by))
     plan = replace(
         plan_best(partial(open_source_rows, spark, source), document, request, progress),
         indexes=indexes,

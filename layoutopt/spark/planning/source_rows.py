@@ -1,7 +1,8 @@
-"""Open sources for planning: by a Spark session where Arrow can't read them.
+"""Open sources for planning: by Arrow in tasks, or by a Spark session where Arrow can't read them.
 
-A function that starts a session may stand for it. It is not called where the source is read without Spark, and PySpark,
-which takes a second to import, is imported only for it.
+The tasks are those of the session. A function that starts a session may stand for it: then they are processes of this
+machine, and it is called only for what Arrow can't read. PySpark, which takes a second to import, is imported only
+then.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ def open_source_rows(
     """
     if callable(spark) and isinstance(source, str):
         check_source(source, document.schema, "the features file")
-    is_local = isinstance(source, str | Path)
+    is_local, tasks = isinstance(source, str | Path), None
     if not callable(spark):
         from layoutopt.spark.core.functions import check_features
         from layoutopt.spark.core.sessions import has_local_paths
+        from layoutopt.spark.core.workers import SparkTasks
 
         check_features(spark, document.features, "the features file")
-        is_local = is_local and has_local_paths(spark)
+        is_local, tasks = is_local and has_local_paths(spark), SparkTasks(spark)
     openers: list[Callable[[object], Rows]] = [lambda _: open_by_spark(spark, source, document, request.partition_by)]
     if is_local:
-        # Few rows alone are not worth starting Spark.
-        openers.insert(0, lambda _: open_plain_rows(str(source), document, request, include_small=callable(spark)))
+        openers.insert(0, lambda _: open_plain_rows(str(source), document, request, tasks))
     rows = Door(*openers, say=say, errors=partial(translate_spark_errors, name_source(source)))
     rows.source  # noqa: B018 - errors of opening it come first
     return rows

@@ -52,12 +52,11 @@ from layoutopt.spark.catalyst.rule import (
     get_analyzed_plan,
     get_optimized_plan,
     has_rule,
-    java_session,
     plan_to_dataframe,
     remove_rule,
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
-from layoutopt.spark.core.sessions import get_own_setting
+from layoutopt.spark.core.sessions import get_own_setting, java_session
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class
 from layoutopt.spark.session.metrics import ScanMetrics

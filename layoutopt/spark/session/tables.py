@@ -24,7 +24,8 @@ from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.table import Table, open_table, plan_read
 from layoutopt.scan.table_read import TableRead
-from layoutopt.spark.catalyst.rule import java_session, plan_to_dataframe, to_java_schema
+from layoutopt.spark.catalyst.rule import plan_to_dataframe, to_java_schema
+from layoutopt.spark.core.sessions import java_session
 from layoutopt.spark.session.readers import SnapshotFiles, partition_column, read_to_dataframe
 from layoutopt.sql.scans import TableScan
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.errors import BoundError
 from layoutopt.evaluation.predicates import read_word_columns, segment_words
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Call, Col, Const, Expr, to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.spark.core.featurize import count_vectors, pairs_table, with_feature_words, word_columns
+from layoutopt.spark.core.featurize import count_vectors, with_feature_words, word_columns
 from layoutopt.spark.core.source import schema_of
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
@@ -91,8 +90,6 @@ def test_counts_by_partition_are_those_of_the_rows(spark: SparkSession) -> None:
         assert vectors.counts.tolist() == [20] * 5
     everything = count_vectors(source, features)
     assert everything[None].counts.tolist() == [80] * 5
-    pairs = pairs_table(counts, PartitionNames("day", "int"))
-    assert (pairs.num_rows, sum(pairs["count"].to_pylist())) == (20, 400)
 
 
 def test_without_features_there_is_one_vector(spark: SparkSession) -> None:

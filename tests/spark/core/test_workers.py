@@ -7,13 +7,21 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from layoutopt.errors import PlanError
+import layoutopt
+from layoutopt.errors import PlanError, SettingError
+from layoutopt.sources.executor import Batches
+from layoutopt.spark.core import workers
+from layoutopt.spark.core.failures import translate_message
 from layoutopt.spark.core.workers import run_in_workers
 from tests.effort import long_too
 from tests.scan.builder import build, building
@@ -86,21 +94,51 @@ def test_each_value_comes_back_in_its_place_or_the_very_error(spark: SparkSessio
         run_in_workers(spark, 2, lambda number: halves(3))
 
 
-@pytest.mark.long
-def test_workers_without_layoutopt_say_so(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['layoutopt'] = None\n")
-    other = tmp_path / "python-without"
-    other.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
-    other.chmod(0o755)
-    wheel = tmp_path / "layoutopt-1-py3-none-any.whl"
-    wheel.touch()
-    done = read(path, PYSPARK_PYTHON=str(other), PYSPARK_SUBMIT_ARGS=f"--py-files {wheel} pyspark-shell")
-    assert done.returncode != 0
-    assert "RuntimeError: Spark's workers run a Python without layoutopt (" in done.stderr
-    hint = (
-        "install it there, or name one that has it by PYSPARK_PYTHON; --py-files takes .zip and .egg files, and Spark"
-    )
-    assert f"{hint} ignores layoutopt-1-py3-none-any.whl" in done.stderr
+def lack(error: Exception, batches: Batches) -> Iterator[pa.RecordBatch]:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "has", "said"),
+    [
+        (
+            AttributeError("no such thing"),
+            {"numpy": "1.26.4"},
+            rf"numpy 1.26.4 \(\S+ has {numpy.__version__}\); install",
+        ),
+        (ImportError("no such name"), {"layoutopt": "7.0"}, rf"layoutopt 7.0 \(\S+ has {layoutopt.__version__}\);"),
+        (ModuleNotFoundError("No module", name="s3fs_of_nowhere.core"), {}, r"without s3fs_of_nowhere \(\S+\);"),
+        (AttributeError("no such thing"), {"numpy": numpy.__version__, "unheard_of": "1"}, "^no such thing$"),
+    ],
+)
+def test_a_failed_task_names_the_package_of_another_version(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, has: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(workers, "_list_versions", lambda: has)
+    with pytest.raises((RuntimeError, AttributeError), match=said):
+        list(workers._check_packages(partial(lack, error), "")(iter(())))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'java.io.IOException: Cannot run program "/no/python": error=2',
+            "Spark's workers have no Python '/no/python';",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
+            "Spark's workers run Python 3.9 and the driver 3.11;",
+        ),
+        ("ModuleNotFoundError: No module named 'pyarrow'\n", "Spark's workers run a Python without pyarrow;"),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be", "Spark's workers run a Python without pyarrow;"),
+    ],
+)
+def test_what_spark_says_of_its_workers_python_is_one_sentence(text: str, said: str) -> None:
+    error = translate_message(f"Job aborted: {text}", "the source")
+    assert isinstance(error, SettingError)
+    assert str(error).startswith(said)
+    assert str(error).endswith("by PYSPARK_PYTHON")
 
 
 def test_the_guide_names_the_libraries_of_workers() -> None:
@@ -118,5 +156,5 @@ def test_the_guide_names_the_libraries_of_workers() -> None:
     libraries = imported & {re.split(r"\W", line)[0] for line in required}
     guide = " ".join((ROOT / "docs/guides/spark.md").read_text(encoding="utf-8").split())
     ((always, encrypted),) = re.findall(r"in the versions of the driver: (.*?); (\w+) for encrypted tables\.", guide)
-    assert set(re.split(r", | and ", always)) == libraries | {"fsspec", "numba"}
+    assert set(re.split(r", | and ", always)) == libraries | {"fsspec", "numba"} == {*workers.LIBRARIES} - {encrypted}
     assert encrypted == "cryptography"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -62,11 +63,6 @@ SourceOf = Callable[[int, int], str]
 BY_DAY = PlanRequest(partition_by="day", block_rows=20)
 
 
-@pytest.fixture(autouse=True)
-def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_rows, "LEAST_ROWS", 1)
-
-
 def never(sentence: str) -> None:
     """Fail where Spark reads rows that Arrow was to read."""
     assert not sentence.startswith("reading by Spark"), sentence
@@ -91,7 +87,7 @@ def source_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 def plan_of_600(spark: SparkSession, source_of: SourceOf) -> Callable[[], Plan]:
     """The plan of 600 rows of 3 days, made by Arrow in the first test that asks for it."""
     of = simple_document(kinds_and_shops(spark, 600, 3))
-    return cache(lambda: make_plan(spark, source_of(600, 3), of, BY_DAY, never))
+    return cache(lambda: make_plan(lambda: spark, source_of(600, 3), of, BY_DAY, never))
 
 
 def both(
@@ -120,7 +116,8 @@ def asked(
     """The rows as planning takes them that asks of some features."""
     schema = schema_of(frame)
     of = replace(document(schema, []), features=features_of(conditions, schema))
-    return open_source_rows(frame.sparkSession, source, of, PlanRequest(partition_by=partition_by), say)
+    request = PlanRequest(partition_by=partition_by)
+    return open_source_rows(lambda: frame.sparkSession, source, of, request, say)
 
 
 def make_sparks_own(path: Path) -> None:
@@ -216,12 +213,36 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     rows = kinds_and_shops(spark, 600, 3)
     source = source_of(600, 3)
     of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
-    assert isinstance(asked(open_source(spark, source), source, "day").source, PlainRows)
-    by_arrow = make_plan(spark, source, of, request, never)
-    monkeypatch.setattr(plain_rows, "LEAST_ROWS", 10**9)
-    few = asked(open_source(spark, source), source, "day", say=lambda _: None)
-    assert not isinstance(few.source, PlainRows)
-    assert by_arrow == make_plan(spark, source, of, request)
+    by_arrow = make_plan(lambda: spark, source, of, request, never)
+    assert by_arrow == make_plan(spark, open_source(spark, source), of, request)
+
+
+@pytest.mark.parametrize("method", ["gsop", "sop", *long_too("auto", "zorder")])
+def test_tasks_of_spark_make_the_plan_of_processes(
+    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr("layoutopt.features.cross_validation.FOLDS", 2)
+    monkeypatch.setattr(automatic, "CANDIDATES", ("range", "sop", "gsop"))
+    rows, source = kinds_and_shops(spark, 600, 3), source_of(600, 3)
+    of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20, segment_rows=90)
+    assert plain_of(open_source_rows(spark, source, of, request, never)).tasks.shuffles_openly is False
+    expected = plan_best(lambda: spark, source, of, request, never)
+    with counting_jobs(spark) as jobs:
+        assert plan_best(spark, source, of, request, never).dumps() == expected.dumps()
+    # Tasks count the files' rows, draw samples, and try segments; what else runs in them is no pass over rows.
+    assert len(jobs) >= 3
+
+
+@contextmanager
+def counting_jobs(spark: SparkSession) -> Iterator[list[int]]:
+    """The numbers of the jobs of Spark that run within the block, by its status tracker."""
+    context, jobs = spark.sparkContext, list[int]()
+    context.setJobGroup("counted", "counted jobs")
+    try:
+        yield jobs
+    finally:
+        jobs += context.statusTracker().getJobIdsForGroup("counted")
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -235,7 +256,7 @@ def test_auto_tries_methods_on_plain_files(
     monkeypatch.setattr("layoutopt.features.cross_validation.FOLDS", 2)  # each needs plans of its own
     rows, source = kinds_and_shops(spark, 600, 3), source_of(600, 3)
     of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
-    plan = plan_best(spark, source, of, PlanRequest(partition_by="day", block_rows=20), never)
+    plan = plan_best(lambda: spark, source, of, PlanRequest(partition_by="day", block_rows=20), never)
     assert plan.predicted["bytes_fraction"] < 1
 
 

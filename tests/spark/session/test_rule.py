@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -281,11 +280,6 @@ def test_long_lists_of_blocks(spark: SparkSession, tmp_path: Path) -> None:
     assert scan.read.blocks > 1_000
     assert scan.skipped.blocks > 0
     disable(session)
-
-
-def test_spark_connect_is_refused() -> None:
-    with pytest.raises(SettingError, match=r"Spark Connect.*classic session"):
-        rule.java_session(SimpleNamespace())  # type: ignore[arg-type]
 
 
 def test_a_spark_on_which_the_rule_does_not_compile_is_said(
