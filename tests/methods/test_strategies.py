@@ -225,7 +225,9 @@ def families_of_simple(source: DataFrame) -> FeaturesDocument:
     return document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 100)])
 
 
-def swapped_in_task(job: WriteJob, segment: int, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:
+def swapped_in_task(
+    job: WriteJob, results_in: None, segment: int, batches: Iterable[pa.RecordBatch]
+) -> TaskResult | None:
     """The task of a load, but two rows of its last file have each other's tid."""
     honest = write_task.take_content
 
@@ -253,7 +255,7 @@ def test_tids_swapped_in_a_task_are_refused(
     plan = plan_of(doc, partition_by="day", scheme=Scheme(layouts))
     load(spark, source, tmp_path / "t", plan)
     monkeypatch.setattr("layoutopt.loading.write._write_rows", swapped_in_task)
-    monkeypatch.setattr("layoutopt.loading.write.reads_little_twice", lambda job: False)
+    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda job: False)
     with pytest.raises(ContentMismatchError, match=r"layout 1 has .*text at other row positions"):
         load(spark, source, tmp_path / "t", plan)
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0

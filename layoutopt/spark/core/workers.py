@@ -40,7 +40,7 @@ Value = TypeVar("Value")
 
 # What the tasks of layoutopt import, and the versions of which are told where a worker has others.
 LIBRARIES: Final = (
-    "cryptography", "duckdb", "fsspec", "numba", "numpy", "pyarrow", "pydantic", "pyroaring", "scipy", "sqlglot",
+    "cryptography", "duckdb", "fsspec", "numba", "numpy", "pyarrow", "pydantic", "pyroaring", "sqlglot",
 )  # fmt: skip
 
 _WHEELS: Final = Lock()

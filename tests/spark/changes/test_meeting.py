@@ -145,14 +145,14 @@ def killed_at(point: str, number: int = 1) -> Iterator[None]:
     commits = count(1)
 
     def dying(commit: Callable[..., Any]) -> Callable[..., Any]:
-        def commit_and_die(*arguments: Any, **named: Any) -> Any:
+        def commit_and_die(files: Any, load: Any, at: Any) -> Any:
             is_last = next(commits) == number
 
             def die(reached: str) -> None:
                 if is_last and reached in points:
                     raise KilledError(point)
 
-            return commit(*arguments, **{**named, "at": die})
+            return commit(files, load, die)
 
         return commit_and_die
 

@@ -314,9 +314,10 @@ def test_values_that_stand_for_others_rows_are_refused(session: SparkSession, tm
     """Names are compared with what was measured of the rows."""
     place = Place(tmp_path, session, ["'b'", "'c'"])
 
-    def to_the_other(rows: Any, job: Any, segments: Any) -> Any:
+    def to_the_other(rows: Any, job: Any, segments: Any, *rest: Any) -> Any:
         first, second = segments
-        return write_segments(rows, job, (replace(first, value=second.value), replace(second, value=first.value)))
+        others = (replace(first, value=second.value), replace(second, value=first.value))
+        return write_segments(rows, job, others, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("layoutopt.loading.load.write_segments", to_the_other)

@@ -22,13 +22,13 @@ from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
-from layoutopt.loading import write
 from layoutopt.loading.load import LoadBasis
 from layoutopt.loading.load import load as load_rows
 from layoutopt.loading.local_source import open_local
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
+from layoutopt.sources import source as source_module
 from layoutopt.sources.shuffle import CutJob, assign_splits
 from layoutopt.sources.source import Source
 from layoutopt.sources.split import FileSplit
@@ -446,8 +446,8 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
             return ((), *tasks[1:])
         return tuple(tuple(changed(split) for split in splits) for splits in tasks)
 
-    monkeypatch.setattr(write, "assign_splits", assign)
-    monkeypatch.setattr(write, "reads_little_twice", lambda job: True)
+    monkeypatch.setattr(source_module, "assign_splits", assign)
+    monkeypatch.setattr(source_module, "reads_little_twice", lambda job: True)
     plan = a_plan(open_source(spark, one_file), partition_by, segment_rows=40)
     table = loaded(spark, one_file, tmp_path / "table", plan)
     assert table.read_by == ["arrow", "spark"]

@@ -268,7 +268,9 @@ def test_columns_may_have_the_names_that_a_load_might_want(spark: SparkSession, 
     assert [tuple(row) for row in found] == [(7,) * len(names)]
 
 
-def write_twice(kept: int, job: WriteJob, segment: int, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:
+def write_twice(
+    kept: int, job: WriteJob, results_in: None, segment: int, batches: Iterable[pa.RecordBatch]
+) -> TaskResult | None:
     """Two attempts of a task that both write and end well, as where Spark speculates; one's result is kept."""
     held = list(batches)
     results = [gather_and_write(job, held) for _ in range(2)]
@@ -280,7 +282,7 @@ def test_of_two_attempts_that_both_write_only_one_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     monkeypatch.setattr("layoutopt.loading.write._write_rows", partial(write_twice, kept))
-    monkeypatch.setattr("layoutopt.loading.write.reads_little_twice", lambda job: False)
+    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda job: False)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
     named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}
