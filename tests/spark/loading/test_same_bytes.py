@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
 from layoutopt.external.external_tables import read_schema
+from layoutopt.loading import load as loading
 from layoutopt.loading.load import run_load
 from layoutopt.loading.local_source import open_door
 from layoutopt.model.requests import LoadRequest
 from layoutopt.sources import listing, shuffle
+from layoutopt.spark.core import workers
 from layoutopt.spark.loading import load as spark_load
 from layoutopt.spark.loading import spool
 from tests.effort import examples
@@ -52,6 +54,8 @@ def refuse(*_: object, **__: object) -> Any:
     number=st.sampled_from(range(len(SETTINGS))),
     group_bytes=st.sampled_from([1, 1 << 25]),
     most_read=st.sampled_from([0, 99]),
+    cores=st.sampled_from([1, 3, 16]),
+    most_held=st.sampled_from([1, 1 << 20]),
 )
 def test_blocks_are_the_same_by_any_executor(
     spark: SparkSession,
@@ -62,6 +66,8 @@ def test_blocks_are_the_same_by_any_executor(
     number: int,
     group_bytes: int,
     most_read: float,
+    cores: int,
+    most_held: int,
 ) -> None:
     kinds = pa.array(np.random.default_rng(n).integers(0, 4, n), pa.int32())
     rows = pa.table({"id": pa.array(range(n), pa.int64()), "kind": kinds, "text": [str(i % 7) for i in range(n)]})
@@ -81,6 +87,8 @@ def test_blocks_are_the_same_by_any_executor(
         digests = {load_by("local", lambda request: run_load(open_door, request))}
         patch.setattr(listing, "_SPLIT_BYTES", 1)
         patch.setattr(shuffle, "_MOST_READ", most_read)
+        patch.setattr(workers.SparkTasks, "cores", property(lambda _: cores))
+        patch.setattr(loading, "_MOST_HELD", most_held)
         digests.add(load_by("tasks", lambda request: spark_load.run_load(spark, request)))
         patch.setattr(spool, "_GROUP_BYTES", group_bytes)
         patch.setattr(spark_load, "open_in_tasks", refuse)
