@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import tomllib
 from collections.abc import Callable, Mapping
@@ -116,13 +117,27 @@ PARAMS = {"conf": ""}
 OUTDATED = Asset("layoutopt-plan-outdated")
 
 
+def stop_task(*_: object) -> None:
+    """Let the task fail, since Airflow ends it."""
+    raise RuntimeError("Airflow ended the task")
+
+
 def run(conf: str, words: list[str], codes: tuple[int, ...] = ()) -> int:
     """Run a command in the folder of its configuration, with its output in the task's log, and return its exit code.
 
     Codes other than 0 and those expected raise an error, without retries where these cannot help.
     """
     command = [*words, "--conf", conf]
-    code = subprocess.run(command, check=False, cwd=Path(conf).parent).returncode
+    # Airflow kills a task five seconds after SIGTERM, and not what it started: that is ended here.
+    previous = signal.signal(signal.SIGTERM, stop_task)
+    with subprocess.Popen(command, cwd=Path(conf).parent, process_group=0) as process:
+        try:
+            code = process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+        finally:
+            signal.signal(signal.SIGTERM, previous)
     message = f"{shlex.join(command)} exited with {code}"
     if code in NO_RETRY:
         raise AirflowFailException(message)

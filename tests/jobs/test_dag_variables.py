@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,6 +20,20 @@ import pytest
 from layoutopt.errors import CommitConflictError, InputError, MissingPartitionError, StalePlanError
 
 DAGS = Path(__file__).parent.parent.parent / "jobs" / "airflow_dag.py"
+
+
+POPEN = subprocess.Popen
+
+
+def is_running(pid: str) -> bool:
+    """Return whether a process still runs: one that ended may wait for its parent."""
+    with suppress(FileNotFoundError):
+        for _ in range(500):
+            if Path("/proc", pid, "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+                return False
+            time.sleep(0.01)
+        return True
+    return False
 
 
 class FailedError(Exception):
@@ -64,9 +83,9 @@ class Airflow:
     def task_group(self, body: Callable[..., Any]) -> Any:
         return SimpleNamespace(expand=lambda **_: body("conf"))
 
-    def run(self, command: list[str], *, cwd: Path, check: bool) -> SimpleNamespace:
+    def start(self, command: list[str], *, cwd: Path, process_group: int) -> AbstractContextManager[SimpleNamespace]:
         self.ran.append((command, str(cwd)))
-        return SimpleNamespace(returncode=self.codes.pop(0))
+        return nullcontext(SimpleNamespace(wait=lambda: self.codes.pop(0)))
 
     def load(self) -> dict[str, Any]:
         return runpy.run_path(str(DAGS))
@@ -88,7 +107,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Airflow:
     vars(exceptions).update(AirflowFailException=FailedError, AirflowSkipException=SkippedError)
     for module in (ModuleType("airflow"), sdk, exceptions):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(subprocess, "run", stub.run)
+    monkeypatch.setattr(subprocess, "Popen", stub.start)
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
     return stub
 
@@ -158,6 +177,33 @@ def test_a_day_without_rows_is_tried_again_then_skipped(airflow: Airflow) -> Non
         load("/etc/a.toml")
     with pytest.raises(FailedError, match="exited with 3"):
         load("/etc/a.toml")
+
+
+def test_a_task_that_airflow_ends_leaves_no_process(
+    airflow: Airflow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    airflow.load()
+    monkeypatch.setattr(subprocess, "Popen", POPEN)
+    job = tmp_path / "job"
+    # A program that started another one, as Spark's does, and waits for it.
+    job.write_text('sleep 60 & echo "$$ $!" > started.new; mv started.new started; wait', encoding="utf-8")
+    airflow.variables["layoutopt_submit"] = f"sh {job}"
+    handler = signal.getsignal(signal.SIGTERM)
+    started = tmp_path / "started"
+
+    def end() -> None:
+        while not started.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end).start()
+    begin = time.monotonic()
+    with pytest.raises(RuntimeError, match="Airflow ended the task"):
+        airflow.tasks["load_partition"](str(tmp_path / "a.toml"))
+    for pid in started.read_text(encoding="utf-8").split():
+        assert not is_running(pid)
+    assert time.monotonic() - begin < 30
+    assert signal.getsignal(signal.SIGTERM) == handler
 
 
 def test_an_outdated_plan_is_a_signal(airflow: Airflow) -> None:
