@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,10 +22,10 @@ from packaging.requirements import Requirement
 
 from jobs.bench.processes import WORKER, descendants, process_kind
 from tests.conftest import QUICK_JAVA
+from tests.ports import HOST, find_port
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
-HOST = "127.0.0.1"
 _PATIENCE = 300.0  # seconds that processes may take to start or to end
 
 # Of every session on the cluster. A session takes one core of each worker, so that a second one finds the others.
@@ -42,14 +41,6 @@ PROPERTIES: Final[Mapping[str, bool | float | int | str | None]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
-
-def find_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def make_worker_python(folder: Path, packages: Sequence[str]) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.bench.processes import descendants
+from tests.ports import HOST, find_port
 
 ROOT: Final = Path(__file__).parents[2]
 # The release, and the versions that were installed with it.
 RELEASE: Final = "apache-airflow==3.3.2"
 VERSIONS: Final = Path(__file__).with_name("airflow_versions.txt")
-HOST: Final = "127.0.0.1"
 _PATIENCE: Final = 600.0  # seconds that a command, or a step of the scheduler, may take on a busy machine
 
 
@@ -43,14 +42,6 @@ def make_airflow() -> Path:
     if done.returncode:
         raise AirflowNotInstalledError(done.stderr.strip()[-300:])
     return folder / "bin" / "airflow"
-
-
-def find_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -176,6 +167,7 @@ class Airflow:
             "AIRFLOW__CORE__PARALLELISM": "3",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(int(_PATIENCE)),
+            "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(int(_PATIENCE)),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(int(_PATIENCE)),
             **self.settings,
         }
