@@ -55,9 +55,8 @@ from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
-from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.write import read_results, write_segments
+from layoutopt.loading.write import make_job, read_results, write_segments
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Schema
@@ -70,12 +69,9 @@ from layoutopt.sources.source import Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,
-    check_block_numbers,
-    first_block,
     fresh_load_id,
     remove_on_failure,
 )
-from layoutopt.writer.task import WriteJob
 from layoutopt.writer.task_result import (
     LoadReport,
     StoredResult,
@@ -286,29 +282,17 @@ def _write(
         with stages.stage("write", say, load_id=run.load_id, read_by=rows.reader) as counts:
             results = _write_segments(run, in_task)
             content = rows.sum() if segments else Content(0, dict.fromkeys(plan.schema.names, 0))
-            counts["blocks"] = sum(map(_count_blocks, results))
+            counts["blocks"] = sum(result.count for result in results)
         with stages.stage("check", "comparing with the source"):
             written = _check_results(run, results, content)
     return run, written
 
 
 def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> Sequence[TaskResult | StoredResult]:
-    plan = run.plan
-    check_block_numbers(plan, len(run.segments))
+    job = make_job(run.files, run.plan, run.load_id, run.keys, run.numbers)
     if not run.segments:
         return ()
-    job = WriteJob(
-        plan=plan,
-        shares=feature_shares(plan.features, plan.queries),
-        root=run.files.full_path(""),
-        load_id=run.load_id,
-        first_block=first_block(run.load_id),
-        keys=run.keys,
-        numbers=run.numbers,
-        at=in_task,
-        small_segment=run.basis.adds_rows,
-        lent=run.files.for_tasks().lent,
-    )
+    job = replace(job, at=in_task, small_segment=run.basis.adds_rows)
     return write_segments(run.rows, job, run.segments, run.files.for_tasks() if run.is_large else None)
 
 
@@ -320,10 +304,6 @@ def _remove_results(run: _Run) -> Iterator[None]:
         if run.is_large:
             with suppress(LayoutoptError, OSError):  # else a vacuum removes them
                 run.files.delete_folder(results_folder(run.load_id))
-
-
-def _count_blocks(result: TaskResult | StoredResult) -> int:
-    return result.blocks if isinstance(result, StoredResult) else int(result.blocks.num_rows)
 
 
 def _check_results(run: _Run, results: Sequence[TaskResult | StoredResult], content: Content) -> _Written:
@@ -362,7 +342,7 @@ def _cut_pieces(
     pieces: list[tuple[list[str], list[TaskResult | StoredResult]]] = [([], [])]
     held = 0
     for key, members in by_key.items():
-        size = columns * sum(map(_count_blocks, members))
+        size = columns * sum(result.count for result in members)
         if held and held + size > _MOST_HELD and run.basis.operation is None and run.basis.marks is None:
             pieces.append(([], []))
             held = 0

@@ -29,8 +29,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, ContentMismatchError
 from layoutopt.evaluation.predicates import features_left_to_spark
 from layoutopt.events import Stages
-from layoutopt.features.weights import feature_shares
-from layoutopt.loading.write import read_results, write_segments
+from layoutopt.loading.write import make_job, read_results, write_segments
 from layoutopt.maintenance.partial_rewrite import carry_words, select_layout_blocks, to_block_rows
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.layout import Plan
@@ -46,13 +45,10 @@ from layoutopt.sources.source import Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,
-    check_block_numbers,
-    first_block,
     fresh_load_id,
     remove_on_failure,
 )
 from layoutopt.writer.segment import GatheredSegment
-from layoutopt.writer.task import WriteJob
 from layoutopt.writer.task_result import LoadReport, TaskResult, WriteResult, combine_task_results, load_report
 
 # Opens the segments that are read of a table, to be written by a plan: a source, and the segments in it.
@@ -164,22 +160,12 @@ def rewrite_layouts(
 def _write(
     table: Table, work: PartialRewrite, kept: BlockTable, load_id: str, rows: Source, segments: Sequence[Segment]
 ) -> list[TaskResult]:
-    check_block_numbers(work.plan, len(segments))
-    files = table.catalog.files.for_tasks()
+    files = table.catalog.files
     reads = [plan_file_reads(kept, _find_kept_blocks(kept, segment)) for segment in segments]
-    job = WriteJob(
-        plan=work.plan,
-        shares=feature_shares(work.plan.features, work.plan.queries),
-        root=files.root,
-        load_id=load_id,
-        first_block=first_block(load_id),
-        keys=(work.entry.key,) * len(segments),
-        numbers=tuple(segment.number for segment in segments),
-        lent=files.lent,
-        only=work.written,
-        also=partial(_measure_kept_blocks, files, reads),
-    )
-    return read_results(table.catalog.files, write_segments(rows, job, segments))
+    keys, numbers = [work.entry.key] * len(segments), [segment.number for segment in segments]
+    job = make_job(files, work.plan, load_id, keys, numbers)
+    job = replace(job, only=work.written, also=partial(_measure_kept_blocks, files.for_tasks(), reads))
+    return read_results(files, write_segments(rows, job, segments))
 
 
 def _find_kept_blocks(kept: BlockTable, segment: Segment) -> Ints:

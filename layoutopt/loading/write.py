@@ -11,15 +11,35 @@ from typing import Any, Final
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.features.weights import feature_shares
+from layoutopt.model.layout import Plan
 from layoutopt.sources.executor import Pack
 from layoutopt.sources.segments import Segment
 from layoutopt.sources.source import Source
-from layoutopt.sources.vectors import evaluate_words
+from layoutopt.writer.load_ids import check_block_numbers, first_block
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import PackedResults, StoredResult, TaskResult
 
 # Stored results are read by so many threads.
 _READERS: Final = 8
+
+
+def make_job(files: TableFiles, plan: Plan, load_id: str, keys: Sequence[str], numbers: Sequence[int]) -> WriteJob:
+    """Return the job of a load's tasks.
+
+    Args:
+        files: the table's.
+        keys: each segment's partition key.
+        numbers: each segment's number in its partition.
+
+    Raises:
+        BoundError: the blocks of so many segments could take the numbers of another load's.
+    """
+    check_block_numbers(plan, len(keys))
+    shares, there = feature_shares(plan.features, plan.queries), files.for_tasks()
+    return WriteJob(
+        plan, shares, there.root, load_id, first_block(load_id), tuple(keys), tuple(numbers), lent=there.lent
+    )
 
 
 def write_segments(
@@ -33,8 +53,7 @@ def write_segments(
         NeedsSparkError: Arrow might read a file otherwise than Spark.
         LayoutoptError: as :meth:`~layoutopt.sources.source.Source.map_segments`.
     """
-    if not source.carries_words:
-        job = replace(job, evaluate_rest=partial(evaluate_words, settings=job.plan.settings))
+    job = replace(job, evaluate_rest=source.make_rest_evaluator(job.plan.settings))
     pack: Pack[Any] = PackedResults if results_in is None else list
     write = partial(_write_rows, job, results_in)
     results: Sequence[TaskResult | StoredResult | None]
@@ -53,11 +72,5 @@ def _write_rows(
 
 def read_results(files: TableFiles, results: Sequence[TaskResult | StoredResult]) -> list[TaskResult]:
     """Return results of tasks, and read those that they have stored."""
-
-    def read(result: TaskResult | StoredResult) -> TaskResult:
-        return result.read(files) if isinstance(result, StoredResult) else result
-
-    if not any(isinstance(result, StoredResult) for result in results):
-        return list(map(read, results))
     with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(read, results))
+        return list(pool.map(lambda result: result.read(files), results))

@@ -23,7 +23,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
 from layoutopt.sources.segments import Segment, cut_segments
 from layoutopt.sources.source import Source
-from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan, needed_columns
 from layoutopt.writer.segment import FindWords, gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
@@ -61,8 +60,7 @@ def dry_run_loads(
             partitions = PartitionNames.of(first.schema, first.partition_by)
             keys = [partitions.key(segment.value) for segment in segments]
         jobs = [_make_job(plan, keys, segments) for plan in plans]
-        evaluate_rest = None if source.carries_words else partial(evaluate_words, settings=first.settings)
-        task = partial(_measure_segment, jobs, evaluate_rest)
+        task = partial(_measure_segment, jobs, source.make_rest_evaluator(first.settings))
         results = source.map_segments(segments, task, columns=None if source.carries_words else names)
     tables = [[blocks_with_indexes(plan).empty_table()] for plan in plans]
     for result in results:

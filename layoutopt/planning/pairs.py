@@ -25,6 +25,7 @@ from layoutopt.model.layout import compute_digest
 from layoutopt.model.records import from_json
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.planning.rows import RowCounts
+from layoutopt.writer.segment import to_arrow_stream
 
 _SCHEMA: Final = pa.schema([("partition", pa.string()), ("words", pa.list_(pa.int64())), ("count", pa.int64())])
 _FORM, _BOUNDS = b"layoutopt.pairs", b"layoutopt.bounds"
@@ -56,9 +57,6 @@ class Pairs:
         partitions = [_name(key, names) for key, counted in vectors.items() for _ in range(len(counted))]
         words = [row.tolist() for counted in vectors.values() for row in counted.words.view(np.int64)]
         counts = [count for counted in vectors.values() for count in counted.counts.tolist()]
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.counts.bounds.schema) as stream:
-            stream.write_table(self.counts.bounds)
         form = {
             "document": self.document,
             "partition_by": names.column,
@@ -66,7 +64,7 @@ class Pairs:
             "is_sample": self.is_sample,
             "columns": [column.name for column in self.counts.columns],
         }
-        metadata = {_FORM: canonical_bytes(form), _BOUNDS: sink.getvalue().to_pybytes().hex().encode()}
+        metadata = {_FORM: canonical_bytes(form), _BOUNDS: to_arrow_stream(self.counts.bounds).hex().encode()}
         return pa.table([partitions, words, counts], schema=_SCHEMA.with_metadata(metadata))
 
 
@@ -96,7 +94,6 @@ def read_pairs(path: Path, document: FeaturesDocument, partition_by: str | None)
     names = PartitionNames.of(document.schema, column)
     keys = {_name(key, names): key for key in bounds["_key"].to_pylist()}
     texts = table["partition"].combine_chunks().dictionary_encode("encode")
-    found = texts.dictionary.to_pylist()
     if (form["document"], form["partition_by"]) != (digest_document(document), column):
         raise PlanError(
             f"{str(path)!r} has pairs of another features file or partition column; write them again by "
@@ -107,7 +104,7 @@ def read_pairs(path: Path, document: FeaturesDocument, partition_by: str | None)
     words = np.asarray(table["words"].combine_chunks().flatten()).view(np.uint64).reshape(len(counts), -1)
     vectors = {
         keys[text]: VectorCounts(words[codes == code], counts[codes == code], len(features))
-        for code, text in enumerate(found)
+        for code, text in enumerate(texts.dictionary.to_pylist())
     }
     columns = [document.schema.find(name) for name in form["columns"]]
     return Pairs(form["document"], features, form["is_sample"], RowCounts(vectors, bounds, columns))

@@ -30,6 +30,7 @@ from layoutopt.errors import ContentMismatchError, LayoutoptError, NeedsSparkErr
 from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourcePartition
 from layoutopt.model.arrays import spread
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.read import read_segments
@@ -48,6 +49,8 @@ from layoutopt.sources.shuffle import (
     reads_little_twice,
 )
 from layoutopt.sources.split import FileSplit, Split, SplitCounts, partition_value
+from layoutopt.sources.vectors import evaluate_words
+from layoutopt.writer.segment import FindWords
 
 # At most this many tasks a core, since the driver receives the result of each.
 _TASKS_A_CORE: Final = 8
@@ -118,6 +121,10 @@ class Source:
     def carries_words(self) -> bool:
         """Whether rows carry the words of features, and values of indexes, that only Spark computes."""
         return False
+
+    def make_rest_evaluator(self, settings: SessionSettings) -> FindWords | None:
+        """Return what finds the features that keys don't decide; None where rows carry their words."""
+        return None if self.carries_words else partial(evaluate_words, settings=settings)
 
     @cached_property
     def partitions(self) -> tuple[SourcePartition, ...]:

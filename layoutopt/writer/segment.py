@@ -29,7 +29,6 @@ ROWS: Final = "_rows"
 SHUFFLE_BATCH_SCHEMA: Final = pa.schema([(SEGMENT, pa.int32()), (POSITION, pa.int64()), (ROWS, pa.binary())])
 # The same as Spark types.
 SHUFFLE_BATCH_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,16 +144,21 @@ def _widen_offsets(table: pa.Table) -> pa.Table:
     return table
 
 
+def to_arrow_stream(rows: pa.Table, compression: str | None = None) -> bytes:
+    """Return rows as a stream of Arrow's IPC format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue())
+
+
 def pack_shuffle_batch(segment: int, position: int, rows: pa.Table, compressed: bool = True) -> pa.RecordBatch:
     """Return a shuffle batch as one row of :data:`SHUFFLE_BATCH_SCHEMA`.
 
     ``position`` is that of the first row; the rest follow it before the first row of any other batch of the segment.
     Compression pays where batches travel or are many.
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED if compressed else None) as stream:
-        stream.write_table(rows)
-    values = [[segment], [position], [sink.getvalue().to_pybytes()]]
+    values = [[segment], [position], [to_arrow_stream(rows, "lz4" if compressed else None)]]
     return pa.RecordBatch.from_arrays(values, schema=SHUFFLE_BATCH_SCHEMA)
 
 

@@ -22,6 +22,7 @@ from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
 from layoutopt.model.summary import Report
+from layoutopt.writer.segment import to_arrow_stream
 
 _VALUES: Final = b"layoutopt.result"
 
@@ -48,6 +49,15 @@ class TaskResult:
     also: bytes | None = None
     indexes: PackedIndexes = ()
 
+    @property
+    def count(self) -> int:
+        """How many blocks there are."""
+        return int(self.blocks.num_rows)
+
+    def read(self, files: TableFiles) -> TaskResult:
+        """Return the result, as one that is stored in a table's files."""
+        return self
+
     def split(self) -> TaskResult:
         """Return the result with encoded indexes, separate from the blocks."""
         blocks, indexes = split_indexes(self.blocks)
@@ -64,11 +74,12 @@ class StoredResult:
     """A result that its task has stored, since the driver can't hold all those of a large load.
 
     Attributes:
+        count: how many blocks there are.
         path: of a temporary file of the table.
     """
 
     segment: int
-    blocks: int
+    count: int
     path: str
 
     @classmethod
@@ -77,10 +88,7 @@ class StoredResult:
         path = f"{results_folder(load_id)}/{TEMPORARY}{uuid.uuid4().hex}"
         values = {"rows": result.rows, "joined_vectors": result.joined_vectors, "tid_sums": result.tid_sums}
         blocks = result.blocks.replace_schema_metadata({_VALUES: json.dumps(values)})
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-            writer.write_table(blocks)
-        files.write_new(path, sink.getvalue().to_pybytes())
+        files.write_new(path, to_arrow_stream(blocks, "zstd"))
         return cls(result.segment, blocks.num_rows, path)
 
     def read(self, files: TableFiles) -> TaskResult:
@@ -94,7 +102,7 @@ class PackedResults(Sequence[TaskResult | None]):
     """Results of many tasks, with their blocks in one table: a table of its own takes about 100 KB for each."""
 
     def __init__(self, results: Sequence[TaskResult | None]) -> None:
-        counts = [0 if result is None else result.blocks.num_rows for result in results]
+        counts = [0 if result is None else result.count for result in results]
         self._starts = np.append(0, np.cumsum(counts)).tolist()
         tables = [result.blocks for result in results if result is not None]
         self._blocks = pa.concat_tables(tables).combine_chunks() if tables else None

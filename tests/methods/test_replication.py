@@ -78,17 +78,17 @@ def stored_cells(table: Table) -> float:
 
 
 def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: Plan) -> None:
-    found = Predictions.parse(plan.predicted).by_budget
-    assert list(found) == [1.0, 1.1, 1.4]
-    fractions = [found[budget]["cells_and_tids_fraction"] for budget in found]
+    figures = Predictions.parse(plan.predicted).by_budget
+    assert list(figures) == [1.0, 1.1, 1.4]
+    fractions = [figures[budget]["cells_and_tids_fraction"] for budget in figures]
     assert fractions[0] >= fractions[1] >= fractions[2]
     assert fractions[2] < fractions[0]
-    assert all(found[budget]["storage_cells"] <= budget + 1e-6 for budget in found)
-    assert all(found[budget]["storage_bytes"] > 0 < found[budget]["bytes_fraction"] for budget in found)
+    assert all(figures[budget]["storage_cells"] <= budget + 1e-6 for budget in figures)
+    assert all(figures[budget]["storage_bytes"] > 0 < figures[budget]["bytes_fraction"] for budget in figures)
     chosen = dict(Predictions.parse(plan.predicted).own)
     # Bytes read are predicted by the search for every budget, and for the plan by rehearsing segments.
     assert chosen.pop("bytes_fraction") > 0
-    assert chosen == pytest.approx({name: found[1.4][name] for name in chosen})
+    assert chosen == pytest.approx({name: figures[1.4][name] for name in chosen})
 
 
 @pytest.mark.long

@@ -49,6 +49,7 @@ from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_read
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
 from layoutopt.spark.core.versions import is_spark_3, java_class, to_dataframe
 from layoutopt.spark.core.workers import map_in_workers
+from layoutopt.writer.segment import to_arrow_stream
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
 # Dates before 1582 must not be rebased, whatever the session's mode for files of unknown writers.
@@ -332,14 +333,6 @@ def _cache_files(files: TableFiles) -> TableFiles:
     return files
 
 
-def arrow_stream(rows: pa.Table) -> bytes:
-    """Return rows as a stream of Arrow's IPC format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return bytes(sink.getvalue())
-
-
 def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Column]) -> DataFrame:
     """Return rows that the driver has read as a DataFrame."""
     rows = rows.combine_chunks()
@@ -470,7 +463,7 @@ def plan_read(
         rows = None if rows is None else rows.select(list(read.scan.columns))
         # Spark 3.5 reads only the first batch of a stream.
         if rows is not None and rows.nbytes <= _MOST_LOCAL and not is_spark_3():
-            return scan.local(arrow_stream(rows), label)
+            return scan.local(to_arrow_stream(rows), label)
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
     if reader is Reader.TASKS or files is None:

@@ -221,9 +221,9 @@ class TestPlanBest:
         monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", some)
         request = PlanRequest(partition_by="day", block_rows=20, segment_rows=1000)
         plan = plan_best(spark, source, log, request)
-        found = Predictions.parse(plan.predicted).shares
-        assert set(found) == set(some)
-        assert found[plan.method] == min(found.values())
+        shares = Predictions.parse(plan.predicted).shares
+        assert set(shares) == set(some)
+        assert shares[plan.method] == min(shares.values())
         assert Plan.loads(plan.dumps()) == plan
         assert plan_best(spark, source, log, request).dumps() == plan.dumps()
 
