@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _MOST_THREADS: Final = 8
 # Rows of a batch while the total size is limited: the bytes of a batch are known only once it is decoded.
 _SMALL_BATCH_ROWS: Final = 4_096
+# Such batches are filtered together up to these bytes.
+_FILTERED_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,33 +151,47 @@ def read_rows(read: TableRead, most_bytes: int) -> pa.Table | None:
     """
     segments, total_bytes = split_by_file(read.segments), [0]
 
-    def read_segment(segment: SegmentRead) -> list[pa.RecordBatch]:
+    def read_segment(segment: SegmentRead) -> list[pa.Table]:
         condition, kept = read.scan.filter.root, []
         batches = read_segments(read.table.catalog.data, [segment], read.columns, _SMALL_BATCH_ROWS, condition)
-        for batch in _filter_batches(batches, condition):
-            total_bytes[0] += batch.nbytes
+        for rows in map(partial(_filter_rows, condition), _group_batches(batches)):
+            total_bytes[0] += rows.nbytes
             if total_bytes[0] > most_bytes:
                 break
-            kept.append(batch)
+            kept.append(rows)
         return kept
 
     if len(segments) < 2:
-        batch_lists = [read_segment(segment) for segment in segments]
+        tables = [read_segment(segment) for segment in segments]
     else:
         with ThreadPoolExecutor(min(len(segments), os.cpu_count() or 1, _MOST_THREADS)) as threads:
-            batch_lists = list(threads.map(read_segment, segments))
+            tables = list(threads.map(read_segment, segments))
     if total_bytes[0] > most_bytes:
         return None
-    return pa.Table.from_batches([batch for batches in batch_lists for batch in batches], read.arrow_schema())
+    return pa.concat_tables([read.arrow_schema().empty_table(), *chain.from_iterable(tables)])
 
 
-def _filter_batches(batches: Iterator[pa.RecordBatch], condition: Node) -> Iterator[pa.RecordBatch]:
-    parts = conjuncts(condition)
+def _group_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches as tables of several, since a filter of few rows takes longer than they do."""
+    group: list[pa.RecordBatch] = []
+    size = 0
     for batch in batches:
-        filtered = batch.filter(pa.array(may_match(parts, batch))) if condition != TRUE else batch
-        if switch.is_on():
-            check_late(pa.Table.from_batches([filtered]), pa.Table.from_batches([batch]), condition)
-        yield filtered
+        group.append(batch)
+        size += batch.nbytes
+        if size > _FILTERED_BYTES:
+            yield pa.Table.from_batches(group)
+            group, size = [], 0
+    if group:
+        yield pa.Table.from_batches(group)
+
+
+def _filter_rows(condition: Node, rows: pa.Table) -> pa.Table:
+    if condition == TRUE:
+        return rows
+    filtered = rows.filter(pa.array(may_match(conjuncts(condition), rows)))
+    if switch.is_on():
+        check_late(filtered, rows, condition)
+    return filtered
 
 
 def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, TableRead | None]:
