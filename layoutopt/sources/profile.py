@@ -25,7 +25,7 @@ from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.sources.shuffle import CutJob, read_split
+from layoutopt.sources.shuffle import CutJob, Splits, read_split
 from layoutopt.sources.split import Split, plain_partition_values
 from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.segment import pack_shuffle_batch
@@ -82,11 +82,11 @@ class ChunkCountJob:
     job: CutJob
     shift: int
 
-    def run_task(self, number: int) -> pa.Table | None:
+    def run_task(self, splits: Splits) -> pa.Table | None:
         """Return ``_key``, ``_chunk`` and ``_rows`` of one task's rows; None where there are none."""
         with _translate_arrow_errors():
             parts = []
-            for split in self.job.tasks[number]:
+            for split in splits:
                 for rows, low in read_split(self.job, split):
                     chunks = pa.array(np.arange(low, low + rows.num_rows) >> self.shift)
                     keyed = pa.table({KEY: _partition_keys(self.job, rows), CHUNK: chunks})
@@ -169,10 +169,10 @@ class DrawJob:
     limits: Mapping[int, Mapping[PlainValue, int]]
     enough: int | None = None
 
-    def run_task(self, number: int) -> pa.Table | None:
+    def run_task(self, splits: Splits) -> pa.Table | None:
         """Return the rows drawn of one task's, in the order of the files; None where it reads none."""
         with _translate_arrow_errors():
-            parts = [part for split in self.job.tasks[number] for part in self._draw_split(split)]
+            parts = [part for split in splits for part in self._draw_split(split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
     def _draw_split(self, split: Split) -> Iterator[pa.Table]:
