@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.config.documents import read_plan
-from layoutopt.errors import CommitConflictError, LayoutoptError, PartitionsFailedError
+from layoutopt.errors import AlreadyLoadedError, CommitConflictError, PartitionsFailedError
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.loading.load import run_load
 from layoutopt.loading.local_source import open_door
@@ -27,13 +27,14 @@ from tests.loading.days import DAYS, Days
 from tests.scan.tables import some_rows
 
 CHANGES = ("none", "add", "rewrite", "touch", "remove", "empty", "exchange")
-REQUESTS: tuple[dict[str, Any], ...] = (
-    {},
-    {"replace": True},
-    {"partition": (DAYS[0],)},
-    {"partition": (f"day={DAYS[1]}", DAYS[2]), "replace": True},
-    {"first": DAYS[1], "last": DAYS[2]},
-    {"last": DAYS[0], "replace": True, "allow_empty": True},
+# Requests, each with the days that it names.
+REQUESTS: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    ({}, DAYS),
+    ({"replace": True}, DAYS),
+    ({"partition": (DAYS[0],)}, DAYS[:1]),
+    ({"partition": (f"day={DAYS[1]}", DAYS[2]), "replace": True}, DAYS[1:3]),
+    ({"first": DAYS[1], "last": DAYS[2]}, DAYS[1:3]),
+    ({"last": DAYS[0], "replace": True, "allow_empty": True}, DAYS[:1]),
 )
 
 
@@ -57,17 +58,19 @@ def change(folder: Path, kind: str, night: int) -> None:
 
 
 def load(days: Days, table: str, request: dict[str, Any], *, counts_all: bool) -> tuple[object, ...]:
-    """Load into a table, and return what became of it."""
+    """Load into a table, and return what became of it; raises where a single partition fails, or all do."""
     names = LoadRequest(source=str(days.source), table_path=table, plan=days.root / "plan.json", **request)
-    outcome: tuple[object, ...]
     try:
         report = run_load((lambda source, plan, is_needed: open_door(source, plan)) if counts_all else open_door, names)
-        outcome = sorted(report.partitions), report.already, report.empty
-    except LayoutoptError as error:
-        failed = error.report.failed if isinstance(error, PartitionsFailedError) else ()
-        outcome = type(error), [(failure.partition, type(failure.error)) for failure in failed]
-    entries = open_table(table).catalog.partitions
-    return (*outcome, [(entry.key, entry.live_rows, dict(entry.checksums), entry.source) for entry in entries])
+    except PartitionsFailedError as error:
+        return sorted(failure.partition for failure in error.report.failed), error.report.partitions
+    except AlreadyLoadedError:
+        return ("refused",)
+    return sorted(report.partitions), report.already, report.empty
+
+
+def count_rows(folder: Path) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -78,15 +81,22 @@ def load(days: Days, table: str, request: dict[str, Any], *, counts_all: bool) -
         max_size=4,
     )
 )
-def test_no_new_file_is_missed(nights: list[tuple[list[str], dict[str, Any]]]) -> None:
+def test_no_new_file_is_missed(nights: list[tuple[list[str], tuple[dict[str, Any], tuple[str, ...]]]]) -> None:
     with TemporaryDirectory() as root:
         days = Days(Path(root))
         tables = {False: str(Path(root, "some")), True: str(Path(root, "all"))}
-        for night, (changes, request) in enumerate([(["none"] * 3, {}), *nights]):
+        for night, (changes, (request, chosen)) in enumerate([(["none"] * 3, REQUESTS[0]), *nights]):
             for day, kind in zip(DAYS, changes, strict=False):
                 change(days.source / f"day={day}", kind, night + 1)
-            some, all_counted = (load(days, table, request, counts_all=counts) for counts, table in tables.items())
-            assert some == all_counted
+            outcome, expected = (load(days, table, request, counts_all=counts) for counts, table in tables.items())
+            assert outcome == expected
+            some, all_counted = (open_table(table).catalog.partitions for table in tables.values())
+            assert [(e.key, e.live_rows, e.checksums) for e in some] == [
+                (e.key, e.live_rows, e.checksums) for e in all_counted
+            ]
+            if len(outcome) == 3:  # nothing failed
+                loaded = {entry.key: entry.live_rows for entry in some}
+                assert [loaded[day] for day in chosen] == [count_rows(days.source / f"day={day}") for day in chosen]
 
 
 @contextmanager
