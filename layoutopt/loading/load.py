@@ -18,7 +18,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,6 +87,8 @@ from layoutopt.writer.task_result import (
     load_report,
     results_folder,
 )
+
+Item = TypeVar("Item")
 
 # The statistics of so many columns of blocks are held at once: some 70 bytes each.
 _MOST_HELD = 300_000
@@ -679,12 +681,17 @@ def _load_groups(
     def run(group: tuple[SourcePartition, ...]) -> None:
         _load_group(replace(loading, table=_open_newest(loading.request)), group, outcome)
 
-    if min(at_once, len(groups)) <= 1:
-        for group in groups:
-            run(group)
+    run_at_once(groups, run, at_once)
+
+
+def run_at_once(items: Sequence[Item], run: Callable[[Item], None], at_once: int) -> None:
+    """Call a function with each item, in so many threads; after an error no further calls begin."""
+    if min(at_once, len(items)) <= 1:
+        for item in items:
+            run(item)
         return
     with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(copy_context().run, run, group) for group in groups]
+        futures = [pool.submit(copy_context().run, run, item) for item in items]
         try:
             for future in futures:
                 future.result()
