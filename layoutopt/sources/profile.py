@@ -25,6 +25,7 @@ from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.segments import Chunk
 from layoutopt.sources.shuffle import CutJob, Splits, read_split
 from layoutopt.sources.split import Split, plain_partition_values
 from layoutopt.sources.vectors import evaluate_words
@@ -96,6 +97,13 @@ class ChunkCountJob:
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge the counts of several parts of the rows."""
         return _group(pa.concat_tables(parts), [KEY, CHUNK], [(ROWS, "sum", ROWS)])
+
+
+def list_chunks(counts: pa.Table, shift: int) -> list[Chunk]:
+    """Return the chunks of counts as of :class:`ChunkCountJob`, in the order of the source."""
+    columns = (counts[name].to_pylist() for name in (KEY, CHUNK, ROWS))
+    chunks = (Chunk(value, chunk << shift, rows) for value, chunk, rows in zip(*columns, strict=True))
+    return sorted(chunks, key=lambda chunk: chunk.low)
 
 
 def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:

@@ -37,7 +37,7 @@ from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.sources.executor import Executor, Pack, RowsFunction, Value, map_in_groups
 from layoutopt.sources.listing import count_files, read_version
-from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
+from layoutopt.sources.profile import ChunkCountJob, list_chunks
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
 from layoutopt.sources.segments import Chunk, Segment, chunk_bits, chunks_from_counts, segment_ranges
 from layoutopt.sources.shuffle import (
@@ -296,9 +296,7 @@ class Source:
         shift = chunk_bits(segment_rows)
         job = ChunkCountJob(self.cut_job(()), shift)
         counts = job.merge(self.run(job, self.splits_with(self.partition_rows)))
-        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
-        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns if value in self.partition_rows]
-        return sorted(chunks, key=lambda chunk: chunk.low)
+        return [chunk for chunk in list_chunks(counts, shift) if chunk.value in self.partition_rows]
 
     def map_segments(
         self,
