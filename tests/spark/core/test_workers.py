@@ -84,7 +84,11 @@ def halves(number: int) -> float:
     return 1 / (3 - number)
 
 
-def test_each_value_comes_back_in_its_place_or_the_very_error(spark: SparkSession) -> None:
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_each_value_comes_back_in_its_place_or_the_very_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(workers, "_MOST_WITH_TASK", most)  # items travel as rows, or with the function
     assert run_in_workers(spark, range(2), halves) == [1 / 3, 1 / 2]
     assert run_in_workers(spark, range(0), halves) == []
     with pytest.raises(PlanError) as refused:
