@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
     from layoutopt.planning.pairs import Pairs
     from layoutopt.sources.door import Door
+    from layoutopt.sources.source import IsNeeded
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
 
@@ -127,7 +128,7 @@ class Execution:
         return run_load(partial(self._open_anywhere, request, say, log), request, say, log, make_plan)
 
     def _open_anywhere(
-        self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan
+        self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan, is_needed: IsNeeded
     ) -> Door[LoadSource]:
         """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
         from layoutopt.loading.local_source import open_door, open_local
@@ -135,12 +136,12 @@ class Execution:
         from layoutopt.sources.parquet_files import find_spark_gap
 
         if self.executor == LOCAL or not has_pyspark() or find_spark_gap(source) is not None:
-            return open_door(source, plan)
+            return open_door(source, plan, is_needed)
 
         def open_in_tasks(_: object) -> LoadSource:
             from layoutopt.spark.loading.load import open_in_tasks
 
-            return open_in_tasks(self.spark, source, plan, is_partial=request.is_partial)
+            return open_in_tasks(self.spark, source, plan, is_partial=request.is_partial, is_needed=is_needed)
 
         def open_by_spark(_: object) -> LoadSource:
             from layoutopt.spark.loading.load import open_by_session
@@ -148,7 +149,7 @@ class Execution:
             return open_by_session(self.spark, source, plan, is_partial=request.is_partial)
 
         def open_here(_: object) -> LoadSource:
-            opened = open_local(source, plan)
+            opened = open_local(source, plan, is_needed=is_needed)
             rows = sum(partition.rows for partition in _select_partitions(opened, request))
             if rows > MOST_LOCAL_ROWS:
                 raise NeedsSparkError(f"there are {rows:,} rows")

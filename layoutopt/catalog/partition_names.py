@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -208,6 +208,35 @@ def parse_plain_value(text: str, type: str, flag: str) -> PlainValue:
         if -bound <= value < bound:
             return value
     raise wrong_partition_value(text, type, form)
+
+
+def parse_requests(requests: Sequence[object], by: str, type: str) -> dict[PlainValue, None]:
+    """Return the values that ``--partition`` requests, in order; SettingError for a text that is no value."""
+    texts = [parse_request(request, by, type == "string") for request in requests]
+    return {None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in texts}
+
+
+def parse_range(first: str | None, last: str | None, type: str) -> Callable[[PlainValue], bool]:
+    """Return whether a value lies between two ends, None for open; NULL never does. SettingError as above."""
+    ends = (("--from ", first), ("--to ", last))
+    low, high = (None if text is None else parse_plain_value(text, type, flag) for flag, text in ends)
+
+    def is_between(value: PlainValue) -> bool:
+        return value is not None and (low is None or low <= value) and (high is None or value <= high)  # type: ignore[operator]
+
+    return is_between
+
+
+def parse_selection(
+    names: PartitionNames, requests: Sequence[object], first: str | None, last: str | None
+) -> Callable[[PlainValue], bool]:
+    """Return whether a value may be requested, or lie in the range; any may, where only Spark reads the texts."""
+    with suppress(SettingError):
+        if names.column is not None and requests:
+            return parse_requests(requests, names.column, names.type).__contains__
+        if names.column is not None and (first, last) != (None, None):
+            return parse_range(first, last, names.type)
+    return lambda value: True
 
 
 def check_requests(

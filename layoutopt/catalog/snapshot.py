@@ -9,7 +9,7 @@ import base64
 import bisect
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -154,6 +154,13 @@ class Snapshot(Record):
         for entry in self.partitions:
             entries[entry.key] = (*entries.get(entry.key, ()), entry)
         return entries
+
+    def select(self, keys: Collection[str]) -> Snapshot:
+        """Return the entries of some partitions and the files that these name, as a task that reads them needs."""
+        entries = tuple(entry for key in sorted(keys) for entry in self.by_key[key])
+        paths = {path for entry in entries for path in (plan_path(entry.plan), *entry.catalog_files)}
+        files = {path: self.files[path] for path in paths}
+        return replace(self, partitions=entries, files=files, tombstones=(), batches=(), manifests=())
 
     @cached_property
     def places(self) -> Mapping[EntryName, int]:

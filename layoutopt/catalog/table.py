@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -75,7 +75,7 @@ class Catalog:
         files = TableFiles(root, read_through, key=key)
         check_is_table(files)
         opened = chosen_snapshot(files, snapshot, as_of)
-        return cls(files, opened, {digest: read_plan(files, opened, digest) for digest in opened.plans_read})
+        return cls.of_snapshot(files, opened)
 
     def select(self, entries: Sequence[PartitionEntry], plans: Mapping[str, Plan]) -> Catalog:
         """Return the catalog of some of the entries and plans; blocks that were read are not read again."""
@@ -84,11 +84,9 @@ class Catalog:
         return part
 
     @classmethod
-    def open_partitions(cls, files: TableFiles, snapshot: int, keys: Collection[str]) -> Catalog:
-        """Open some partitions of a table at a snapshot, by their keys, as a task needs them."""
-        whole = read_snapshot(files, snapshot)
-        part = replace(whole, partitions=tuple(entry for entry in whole.partitions if entry.key in keys))
-        return cls(files, part, {digest: read_plan(files, whole, digest) for digest in part.plans_read})
+    def of_snapshot(cls, files: TableFiles, snapshot: Snapshot) -> Catalog:
+        """Open a table at a snapshot that was read, or the part of it that a task needs; raises as :meth:`open`."""
+        return cls(files, snapshot, {digest: read_plan(files, snapshot, digest) for digest in snapshot.plans_read})
 
     @classmethod
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:

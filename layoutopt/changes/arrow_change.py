@@ -52,7 +52,7 @@ from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import list_source_files
 from layoutopt.sources.parquet_files import resolve_local_path
 from layoutopt.sources.second_reader import sum_rows
-from layoutopt.sources.source import Source, open_files, read_entries
+from layoutopt.sources.source import Source, list_versions, open_files, read_entries
 from layoutopt.sources.split import arrow_schema, encode_partitions
 from layoutopt.sql.expression_check import find_plain_columns
 from layoutopt.sql.scans import TableScan
@@ -201,7 +201,7 @@ class ArrowChange(TableChange[pa.Table]):
         name, plan = pin_version(request.source), self.plan
         schema = plan.schema if request.delete_when is None else _read_source_schema(name, plan.schema)
         by = plan.partition_by and schema.find(plan.partition_by).name
-        source = open_files(name, list_source_files(name, schema, by), schema, by, self.executor)
+        source = open_files(name, list_versions(name, list_source_files(name, schema, by)), schema, by, self.executor)
         self._check_count(sum(source.partition_rows.values()))
         parts = [rows for split, _ in source.splits for rows, _ in split.read_rows(schema, schema.names)]
         rows = pa.concat_tables(

@@ -142,7 +142,7 @@ def _vectors_from_tids(catalog: Catalog, matches: Sequence[SegmentRows], executo
         ContentMismatchError: a layout with master columns lacks one of the rows.
     """
     tasks = [_SegmentTask(match.places, _list_layouts(match)) for match in matches]
-    results = map_in_groups(executor, len(tasks), partial(_find_tids, catalog.files.for_tasks(), tasks))
+    results = map_in_groups(executor, tasks, partial(_find_tids, catalog.files.for_tasks()))
     vectors: dict[int, bytes] = {}
     for match, by_layout in zip(matches, results, strict=True):
         for index, layout in enumerate(match.source.plan.scheme.layouts):
@@ -168,12 +168,10 @@ def _list_layouts(match: SegmentRows) -> tuple[_SegmentLayout, ...]:
     return tuple(layouts)
 
 
-def _find_tids(
-    files: TableFiles, tasks: Sequence[_SegmentTask], number: int
-) -> dict[int, dict[int, tuple[int, bytes]]]:
+def _find_tids(files: TableFiles, task: _SegmentTask) -> dict[int, dict[int, tuple[int, bytes]]]:
     """Return how many of a segment's tids each block of its layouts has, and their positions; runs in tasks."""
-    tids = unpack_positions(tasks[number].tids)
-    return {layout.layout: _find_in_layout(files, tids, layout) for layout in tasks[number].layouts}
+    tids = unpack_positions(task.tids)
+    return {layout.layout: _find_in_layout(files, tids, layout) for layout in task.layouts}
 
 
 def _find_in_layout(files: TableFiles, wanted: Ints, layout: _SegmentLayout) -> dict[int, tuple[int, bytes]]:

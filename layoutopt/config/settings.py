@@ -611,6 +611,9 @@ class OptimizeSettings(VerbSettings):
         "layouts, perhaps only some layouts",
     )
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
+    parallel: int = Field(
+        1, ge=1, le=64, description="rewrite so many partitions at once; Spark's cores bound the tasks and their memory"
+    )
     dry_run: bool = Field(False, description="only print what would be rewritten, and why")
     publish: PublishTo = ()
     plot: NewFile | None = Field(

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,13 @@ from layoutopt.catalog.entries import partition_entries, written_content, writte
 from layoutopt.catalog.file_sizes import sum_sizes
 from layoutopt.catalog.load_check import Content, add_contents, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
+from layoutopt.catalog.partition_names import (
+    PartitionNames,
+    PlainValue,
+    check_requests,
+    parse_plain_value,
+    parse_selection,
+)
 from layoutopt.catalog.paths import MARKER, is_of_catalog
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -65,7 +71,7 @@ from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
 from layoutopt.sources.segments import Chunk, Segment, chunks_from_counts, cut_segments
-from layoutopt.sources.source import Source
+from layoutopt.sources.source import IsNeeded, Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,
@@ -81,6 +87,8 @@ from layoutopt.writer.task_result import (
     load_report,
     results_folder,
 )
+
+Item = TypeVar("Item")
 
 # The statistics of so many columns of blocks are held at once: some 70 bytes each.
 _MOST_HELD = 300_000
@@ -430,8 +438,8 @@ class LoadSource(Protocol):
         ...
 
 
-# Returns the door of a load's source, for a plan.
-OpenSource = Callable[[str, Plan], Door[LoadSource]]
+# Returns the door of a load's source, for a plan, which counts the rows of partitions that are needed.
+OpenSource = Callable[[str, Plan, IsNeeded], Door[LoadSource]]
 
 
 @dataclass(frozen=True)
@@ -550,6 +558,17 @@ class _Loading:
     def entries(self, partition: SourcePartition) -> tuple[PartitionEntry, ...]:
         return () if self.table is None else self.table.catalog.snapshot.by_key.get(self.key(partition), ())
 
+    def may_have(self, partition: SourcePartition) -> bool:
+        """Return whether the table has a partition that is not to be replaced."""
+        entries = self.entries(partition)
+        has_rows = any(entry.live_rows for entry in entries) or not partition.files
+        return bool(entries) and has_rows and not self.request.replace
+
+    def has_files(self, partition: SourcePartition) -> bool:
+        """Return whether the table has a partition from these files by this plan (by any, where none was named)."""
+        entries = self.entries(partition)
+        return bool(entries) and _has_plan(self, entries[0]) and entries[0].source == partition.fingerprint
+
 
 @dataclass
 class _Outcome:
@@ -662,12 +681,17 @@ def _load_groups(
     def run(group: tuple[SourcePartition, ...]) -> None:
         _load_group(replace(loading, table=_open_newest(loading.request)), group, outcome)
 
-    if min(at_once, len(groups)) <= 1:
-        for group in groups:
-            run(group)
+    run_at_once(groups, run, at_once)
+
+
+def run_at_once(items: Sequence[Item], run: Callable[[Item], None], at_once: int) -> None:
+    """Call a function with each item, in so many threads; after an error no further calls begin."""
+    if min(at_once, len(items)) <= 1:
+        for item in items:
+            run(item)
         return
     with ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(copy_context().run, run, group) for group in groups]
+        futures = [pool.submit(copy_context().run, run, item) for item in items]
         try:
             for future in futures:
                 future.result()
@@ -754,7 +778,14 @@ def _open_request(
         table = _open_newest(request)  # another load may have begun it meanwhile
     plan = _choose_plan(request, table, new_plan)
     check_requests(PartitionNames.of(plan.schema, plan.partition_by), request.partition, request.first, request.last)
-    door = open_source(request.source, plan)
+    is_chosen = parse_selection(
+        PartitionNames.of(plan.schema, plan.partition_by), request.partition, request.first, request.last
+    )
+
+    def is_needed(partition: SourcePartition) -> bool:
+        return is_chosen(partition.value) and not (loading.may_have(partition) and loading.has_files(partition))
+
+    door = open_source(request.source, plan, is_needed)
     loading = _Loading(door, request, plan, table, log, say)
     return replace(loading, partitions=door.read(partial(_find_partitions, loading)))
 
@@ -901,12 +932,12 @@ def _is_loaded(loading: _Loading, partition: SourcePartition) -> bool:
     Raises:
         AlreadyLoadedError: it has other rows, or another plan's.
     """
-    entries = loading.entries(partition)
-    rows = sum(entry.live_rows for entry in entries)
-    if loading.request.replace or not entries or (rows == 0 and partition.files):
+    if not loading.may_have(partition):
         return False
     if _is_same(loading, partition):
         return True
+    entries = loading.entries(partition)
+    rows = sum(entry.live_rows for entry in entries)
     loading.door.read(lambda source: source.check_rows([partition]))  # errors that a load would raise come first
     difference = "from other content" if _has_plan(loading, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
@@ -924,7 +955,7 @@ def _is_same(loading: _Loading, partition: SourcePartition) -> bool:
     entries = loading.entries(partition)
     if not entries or loading.table is None or not _has_plan(loading, entries[0]):
         return False
-    if entries[0].source == partition.fingerprint:  # rows appended since don't matter
+    if loading.has_files(partition):  # rows appended since don't matter
         return True
     if not partition.files:
         return not any(entry.live_rows for entry in entries)

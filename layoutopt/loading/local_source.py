@@ -30,7 +30,7 @@ from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import estimate_rows, list_source_files
 from layoutopt.sources.parquet_files import check_columns, list_visible
 from layoutopt.sources.shuffle import LEAST_ROWS
-from layoutopt.sources.source import Source, open_files
+from layoutopt.sources.source import IsNeeded, Source, list_versions, need_all, open_files, set_aside
 from layoutopt.sources.vectors import check_features_by_arrow
 from layoutopt.sql.schema import folder_values, list_files
 
@@ -40,9 +40,9 @@ _MOST_ROWS: Final = 10_000_000
 _NONE: Final[Mapping[PlainValue, LayoutoptError]] = MappingProxyType({})
 
 
-def open_door(source: str, plan: Plan) -> Door[LoadSource]:
+def open_door(source: str, plan: Plan, is_needed: IsNeeded = need_all) -> Door[LoadSource]:
     """Return the door of a load by processes of this machine: what only Spark reads is refused."""
-    return Door(lambda _: open_local(source, plan), partial(refuse_spark, source))
+    return Door(lambda _: open_local(source, plan, is_needed=is_needed), partial(refuse_spark, source))
 
 
 def open_local(
@@ -52,6 +52,7 @@ def open_local(
     *,
     most_rows: int | None = None,
     counts_here: bool = False,
+    is_needed: IsNeeded = need_all,
 ) -> Source:
     """Open a source of Parquet files. Partitions in folders with a damaged file don't stop the others.
 
@@ -61,6 +62,7 @@ def open_local(
         executor: reads the files; None for processes of this machine, as many as the rows are worth.
         most_rows: more are refused; None for no bound.
         counts_here: whether processes of this machine count few rows, so that Spark starts later.
+        is_needed: whether a partition's rows are counted, where partitions are folders or a table's metadata has them.
 
     Raises:
         NeedsSparkError: Spark might read the files otherwise, the plan needs Spark, or there are more than
@@ -73,7 +75,7 @@ def open_local(
     root = _find_root(source)
     if root is not None and not root.exists() and not is_elsewhere(source):
         raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
-    open_some = partial(_open, source, plan, executor, most_rows, counts_here)
+    open_some = partial(_open, source, plan, executor, most_rows, counts_here, is_needed)
     try:
         return open_some()
     except LayoutoptError as error:
@@ -97,23 +99,25 @@ def _open(
     executor: Executor | None,
     most_rows: int | None,
     counts_here: bool,
+    is_needed: IsNeeded,
     problems: Mapping[PlainValue, LayoutoptError] = _NONE,
     only: Collection[str] = (),
 ) -> Source:
     files = list_source_files(source, plan.schema, plan.partition_by)
     if problems:
         files = tuple(file for file in files if file.path in only)
-    rows = estimate_rows(files)
+    needed, others = set_aside(list_versions(source, files), plan.schema, plan.partition_by, is_needed)
+    rows = estimate_rows([listed.file for listed in needed])
     if most_rows is not None and rows > most_rows:
         raise NeedsSparkError(f"there are more than {most_rows} rows")
-    are_few = counts_here and len(files) <= _MOST_FILES and rows <= _MOST_ROWS
+    are_few = counts_here and len(needed) <= _MOST_FILES and rows <= _MOST_ROWS
     counting = _choose_processes(rows) if executor is None or are_few else executor
-    opened = open_files(source, files, plan.schema, plan.partition_by, counting)
+    opened = open_files(source, needed, plan.schema, plan.partition_by, counting, files if others else ())
     if most_rows is not None and sum(opened.partition_rows.values()) > most_rows:
         raise NeedsSparkError(f"there are more than {most_rows} rows")
     for split, _ in opened.splits[:1]:
-        check_features_by_arrow(opened.cut_job((), opened.schema.names), split, plan.features)
-    opened.problems = problems
+        check_features_by_arrow(opened.cut_job(opened.schema.names), split, plan.features)
+    opened.problems, opened.uncounted = problems, others
     opened.executor = executor or counting  # from now on: what counts cores starts Spark
     return opened
 

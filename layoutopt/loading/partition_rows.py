@@ -37,7 +37,7 @@ class PartitionRows(Source):
     def sum(self) -> Content:
         """Sum the rows, read once more."""
         splits = [split for split, _ in self.splits]
-        parts = self.executor.map(len(splits), partial(_sum_split, splits, self.schema))
+        parts = self.executor.map(splits, partial(_sum_split, self.schema))
         sums = {name: sum(part.sums[name] for part in parts) for name in self.schema.names}
         return Content(sum(part.rows for part in parts), sums)
 
@@ -45,8 +45,8 @@ class PartitionRows(Source):
         """Do nothing: neither memory nor files of a table change."""
 
 
-def _sum_split(splits: Sequence[Split], schema: Schema, number: int) -> Content:
-    return sum_rows((rows for rows, _ in splits[number].read_rows(schema, schema.names)), schema)
+def _sum_split(schema: Schema, split: Split) -> Content:
+    return sum_rows((rows for rows, _ in split.read_rows(schema, schema.names)), schema)
 
 
 def rows_in_memory(rows: pa.Table, plan: Plan) -> PartitionRows:

@@ -223,6 +223,7 @@ class OptimizeRequest:
         budget_bytes, budget_share: the most bytes to rewrite, or the most of the table's bytes.
         dry_run: whether nothing is written.
         curve: whether the report has the whole gain curve, which takes a dry run of partial rewrites.
+        parallel: how many partitions are rewritten at once.
     """
 
     table_path: str
@@ -240,4 +241,5 @@ class OptimizeRequest:
     budget_share: float | None = None
     dry_run: bool = False
     curve: bool = False
+    parallel: int = 1
     publish: tuple[str, ...] = ()

@@ -358,19 +358,17 @@ def score_all(
     evaluation.say(f"trying {', '.join(dict.fromkeys(map(_name_trial, requests)))}")
     worker = evaluation.for_workers(requests)
     if evaluation.rows is None:
-        trials = [_score(worker, requests, threshold, number) for number in range(len(requests))]
+        trials = [_score(worker, threshold, request) for request in requests]
     else:
-        score = partial(_score, worker, tuple(requests), threshold)
-        trials = evaluation.rows.read(lambda rows: rows.tasks.map(len(requests), score))
+        score = partial(_score, worker, threshold)
+        trials = evaluation.rows.read(lambda rows: rows.tasks.map(requests, score))
     evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
     return trials
 
 
-def _score(
-    evaluation: HoldOutEvaluation, requests: Sequence[PlanRequest], threshold: int, number: int
-) -> EvaluatedPlan | PlanError:
+def _score(evaluation: HoldOutEvaluation, threshold: int, request: PlanRequest) -> EvaluatedPlan | PlanError:
     try:
-        evaluation.score(requests[number], threshold)
+        evaluation.score(request, threshold)
     except PlanError as error:
         return error
     return evaluation.evaluated[-1]

@@ -46,7 +46,7 @@ from layoutopt.sources.shuffle import (
     ShuffledRows,
     write_shuffle_batches,
 )
-from layoutopt.sources.source import Source, open_files
+from layoutopt.sources.source import Source, list_versions, open_files
 from layoutopt.sources.split import arrow_schema
 from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.writer.segment import FindWords, sort_by_position
@@ -149,7 +149,7 @@ class PlainRows(Rows):
         """Count the vectors of rows drawn, and measure their bounds."""
         names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
         drawn = self._draw(dict.fromkeys(partition_rows, sample_rows), names)
-        profile = profile_rows(self.source.cut_job((), drawn.column_names), drawn, features, bounded)
+        profile = profile_rows(self.source.cut_job(drawn.column_names), drawn, features, bounded)
         return RowCounts(counts_by_key(profile.pairs, len(features)), profile.bounds, bounded)
 
     def draw(self, request: SampleRequest) -> RowSample:
@@ -169,8 +169,8 @@ class PlainRows(Rows):
         limits = {value: draw_limit(1 / _READ_PER_DRAWN if is_part else share)}
         enough = ceil(wanted / len(few)) if is_part else None
         draws = {split.low: limits for split, _ in few}
-        cut_job = self.source.cut_job([split for split, _ in few], self.source.schema.names)
-        return pa.concat_tables(self.source.run(DrawJob(cut_job, draws, enough))).drop_columns([DRAW])
+        job = DrawJob(self.source.cut_job(self.source.schema.names), draws, enough)
+        return pa.concat_tables(self.source.run(job, [split for split, _ in few])).drop_columns([DRAW])
 
     def map_segments(
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask[Value]
@@ -182,7 +182,7 @@ class PlainRows(Rows):
             shuffled = self._find_pass(Reading(columns, chosen.segments, few)).shuffled
             assert shuffled is not None, "segments were read"
             run = partial(_run_task, shuffled.read, chosen.shares, task, evaluate_rest)
-            parts += self.tasks.map(chosen.shares * len(chosen.segments), run)
+            parts += self.tasks.map(range(chosen.shares * len(chosen.segments)), run)
         else:
             run_shares = partial(_run_shares, chosen.shares, task, evaluate_rest)
             parts += self.source.map_segments(chosen.segments, run_shares, columns=columns)
@@ -223,14 +223,16 @@ class PlainRows(Rows):
         splits = [
             split for split, counts in self.source.splits if split.low in draws or ranges.overlapping(split, counts)
         ]
-        job = replace(self.source.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
+        job = replace(self.source.cut_job(reading.columns), ranges=ranges, compressed=False)
         reading = replace(reading, columns=frozenset(job.read_schema.names), segments=segments)
         draw_job = DrawJob(job, draws)
         if not self.tasks.shuffles_openly:
-            return SourcePass(reading, pa.concat_tables(self.source.run(draw_job)).combine_chunks())
+            return SourcePass(reading, pa.concat_tables(self.source.run(draw_job, splits)).combine_chunks())
         folder, last = TemporaryDirectory(prefix="layoutopt-"), len(segments)
         extra_batches = partial(draw_job.pack, last)
-        written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder.name))
+        written = self.tasks.map(
+            list(enumerate(self.source.group(splits))), partial(write_shuffle_batches, job, extra_batches, folder.name)
+        )
         shuffled = ShuffledRows.of(folder.name, written)
         batches = list(shuffled.read(last, last))
         drawn = arrow_schema(job.read_schema).append(pa.field(DRAW, pa.int32())).empty_table()
@@ -240,7 +242,7 @@ class PlainRows(Rows):
 
     def _draw(self, sample_rows: Mapping[PlainValue, int], columns: Collection[str]) -> pa.Table:
         """Draw about so many rows of each of some partitions, in the order of the files' names."""
-        job = self.source.cut_job((), columns)
+        job = self.source.cut_job(columns)
         drawn = self._find_pass(Reading(frozenset(job.read_schema.names), (), sample_rows)).drawn
         limits: dict[PlainValue, int] = {}
         for by_value in self._split_limits(sample_rows).values():  # a partition has one limit in all splits
@@ -321,10 +323,12 @@ def open_plain_files(
 ) -> PlainRows:
     """Open some files of a source as :func:`open_plain_rows` opens all."""
     features = document.features
-    source = open_files(name, files, document.schema, request.partition_by, executor or Processes())
+    source = open_files(
+        name, list_versions(name, files), document.schema, request.partition_by, executor or Processes()
+    )
     if not source.splits:
         raise NeedsSparkError("the source has no rows")
-    check_features_by_arrow(source.cut_job((), source.schema.names), source.splits[0][0], features)
+    check_features_by_arrow(source.cut_job(source.schema.names), source.splits[0][0], features)
     columns = {*request.by, *(request.row_order or ())}.union(
         *(feature.columns for feature in features), *(query.columns for query in document.queries)
     )

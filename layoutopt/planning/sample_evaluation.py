@@ -329,7 +329,7 @@ def _block_sample(sample: RowSample, plan: Plan, tasks: Executor | None = None) 
         tables = [_block_segment(sample, job, number) for number in range(len(segments))]
     else:
         block = partial(_block_segment, sample, job)  # with the whole sample
-        tables = map_in_groups(tasks, len(segments), block, groups_a_core=1)
+        tables = map_in_groups(tasks, range(len(segments)), block, groups_a_core=1)
     counts = [table.num_rows for table in tables]
     partition_factors = [segment.partition_rows / segment.rows for segment in segments]
     scales = [segment.scale for segment in segments]

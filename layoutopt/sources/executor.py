@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from layoutopt.errors import TableError, WorkerLostError
 from layoutopt.events import report_step
-from layoutopt.sources.shuffle import CutJob, ShuffledRows, write_shuffle_batches
+from layoutopt.sources.shuffle import CutJob, ShuffledRows, Splits, write_shuffle_batches
 
 # So many groups that a slow one delays little.
 _GROUPS_A_CORE: Final = 8
 
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 Batches = Iterable[pa.RecordBatch]
 # Returns batches of results for the batches of a segment or of a part of the rows.
@@ -47,16 +48,18 @@ class Executor(Protocol):
     def begin(self, function: Callable[[int], object]) -> None:
         """Run a function once in each process that tasks will use, ignoring its errors, if they have yet to start."""
 
-    def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
-        """Return a function's values for 0 .. ``count`` - 1, each from a task; function and values travel pickled.
+    def map(self, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
+        """Return a function's value for each item, from a task that gets the function and this item, pickled.
 
         Raises:
             LayoutoptError: the function raised it in a task.
         """
         ...
 
-    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
-        """Cut a job's rows into segments, and return a function's value of each; None for those without rows.
+    def shuffle(
+        self, job: CutJob, tasks: Sequence[Splits], function: RowsFunction[Value], pack: Pack[Value] = list
+    ) -> Sequence[Value | None]:
+        """Cut the rows of tasks' splits into segments, and return a function's value of each; None without rows.
 
         Raises:
             LayoutoptError: the function raised it in a task.
@@ -92,24 +95,26 @@ class Processes:
         """Run a task in each process in the background, ignoring its result and errors; :meth:`map` waits for it."""
         if self.cores > 1 and self._beginning is None:
             self._beginning = Thread(
-                target=ignore_errors, args=(partial(self._map, self.cores, function),), daemon=True
+                target=ignore_errors, args=(partial(self._map, range(self.cores), function),), daemon=True
             )
             self._beginning.start()
 
-    def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+    def map(self, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
         """Map as :class:`Executor` does; a single task runs in this process.
 
         Raises:
             WorkerLostError: a process was killed.
         """
-        if count <= 1 or self.cores == 1:
-            return list(_reporting((function(number) for number in range(count)), count))
+        if len(items) <= 1 or self.cores == 1:
+            return list(_reporting(map(function, items), len(items)))
         if self._beginning is not None:
             self._beginning.join()
             self._beginning = None
-        return self._map(count, function)
+        return self._map(items, function)
 
-    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
+    def shuffle(
+        self, job: CutJob, tasks: Sequence[Splits], function: RowsFunction[Value], pack: Pack[Value] = list
+    ) -> Sequence[Value | None]:
         """Shuffle by the files of a temporary folder.
 
         Raises:
@@ -117,9 +122,9 @@ class Processes:
         """
         try:
             with TemporaryDirectory(prefix="layoutopt-") as folder:
-                written = self.map(len(job.tasks), partial(write_shuffle_batches, job, None, folder))
+                written = self.map(list(enumerate(tasks)), partial(write_shuffle_batches, job, None, folder))
                 run = partial(_call_with_rows, ShuffledRows.of(folder, written), function)
-                return map_in_groups(self, len(job.ranges.values), run, pack=pack)
+                return map_in_groups(self, range(len(job.ranges.values)), run, pack=pack)
         except OSError as error:
             raise TableError(
                 f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
@@ -129,16 +134,16 @@ class Processes:
     def wait(self) -> None:
         """Do nothing: all tasks have ended."""
 
-    def _map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+    def _map(self, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
         # Imported here: neither reading a table nor Spark's workers need it.
         from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
         run = Parallel(
-            n_jobs=min(count, self.cores), backend="loky", batch_size=1, max_nbytes=None, return_as="generator"
+            n_jobs=min(len(items), self.cores), backend="loky", batch_size=1, max_nbytes=None, return_as="generator"
         )
         try:
-            values = list(_reporting(run(delayed(_call)(function, number) for number in range(count)), count))
+            values = list(_reporting(run(delayed(_call)(function, item) for item in items), len(items)))
         except TerminatedWorkerError as error:
             raise WorkerLostError(
                 f"one of {self.cores} processes was killed, as happens where memory is short; free some, or let fewer "
@@ -156,8 +161,8 @@ def _reporting(values: Iterable[Value], count: int) -> Iterator[Value]:
 
 def map_in_groups(
     tasks: Executor,
-    count: int,
-    function: Callable[[int], Value],
+    items: Sequence[Item],
+    function: Callable[[Item], Value],
     groups_a_core: int = _GROUPS_A_CORE,
     pack: Pack[Value] = list,
 ) -> list[Value]:
@@ -165,29 +170,24 @@ def map_in_groups(
 
     ``pack`` returns the values of a task in a form in which many take less memory.
     """
-    groups = min(count, groups_a_core * tasks.cores)
-    results = tasks.map(groups, partial(_map_group, function, pack, count, groups))
-    return [results[number % groups][number // groups] for number in range(count)]
+    count = min(len(items), groups_a_core * tasks.cores)
+    groups = [items[group::count] for group in range(count)]
+    results = tasks.map(groups, partial(_map_group, function, pack))
+    return [results[number % count][number // count] for number in range(len(items))]
 
 
-def _map_group(
-    function: Callable[[int], Value],
-    pack: Pack[Value],
-    count: int,
-    groups: int,
-    group: int,
-) -> Sequence[Value]:
-    return pack([function(number) for number in range(group, count, groups)])
+def _map_group(function: Callable[[Item], Value], pack: Pack[Value], group: Sequence[Item]) -> Sequence[Value]:
+    return pack([function(item) for item in group])
 
 
 def _call_with_rows(rows: ShuffledRows, function: RowsFunction[Value], segment: int) -> Value:
     return function(segment, rows.read(segment, segment))
 
 
-def _call(function: Callable[[int], Value], number: int) -> Value:
+def _call(function: Callable[[Item], Value], item: Item) -> Value:
     # Arrow's own pool returns pages to the system and requests them again, a tenth of planning's processor time.
     pa.set_memory_pool(pa.system_memory_pool())
-    return function(number)
+    return function(item)
 
 
 def ignore_errors(run: Callable[[], object]) -> None:

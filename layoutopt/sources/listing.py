@@ -150,16 +150,22 @@ def estimate_rows(files: Sequence[SnapshotFile]) -> int:
 
 
 def count_files(
-    files: Sequence[SnapshotFile], schema: Schema, partition_by: str | None, executor: Executor
+    files: Sequence[SnapshotFile],
+    schema: Schema,
+    partition_by: str | None,
+    executor: Executor,
+    others: Sequence[SnapshotFile] = (),
 ) -> tuple[tuple[FileSplit, Mapping[PlainValue, int]], ...]:
     """Return the splits of files and their live rows by partition value; reads every file's footer.
+
+    ``others`` may have columns of the schema that these files lack.
 
     Raises:
         NeedsSparkError: a file might not be read as Spark reads it.
     """
-    _check_all_are_stored(files, schema)
+    _check_all_are_stored([*files, *others], schema)
     shares = [files[start : start + _FILES_A_TASK] for start in range(0, len(files), _FILES_A_TASK)]
-    results = executor.map(len(shares), partial(_count_share, shares, schema, partition_by))
+    results = executor.map(shares, partial(_count_share, schema, partition_by))
     return number_splits(chain.from_iterable(results))
 
 
@@ -184,10 +190,10 @@ def _read_footer(path: str) -> pq.FileMetaData:
 
 
 def _count_share(
-    shares: Sequence[Sequence[SnapshotFile]], schema: Schema, partition_by: str | None, number: int
+    schema: Schema, partition_by: str | None, files: Sequence[SnapshotFile]
 ) -> list[tuple[FileSplit, Mapping[PlainValue, int]]]:
     try:
-        return [split for file in shares[number] for split in _count_file(file, schema, partition_by)]
+        return [split for file in files for split in _count_file(file, schema, partition_by)]
     except UnicodeDecodeError as error:
         raise NeedsSparkError("a partition's name is no text in UTF-8") from error
 

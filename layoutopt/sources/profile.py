@@ -25,7 +25,8 @@ from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.sources.shuffle import CutJob, read_split
+from layoutopt.sources.segments import Chunk
+from layoutopt.sources.shuffle import CutJob, Splits, read_split
 from layoutopt.sources.split import Split, plain_partition_values
 from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.segment import pack_shuffle_batch
@@ -82,11 +83,11 @@ class ChunkCountJob:
     job: CutJob
     shift: int
 
-    def run_task(self, number: int) -> pa.Table | None:
+    def run_task(self, splits: Splits) -> pa.Table | None:
         """Return ``_key``, ``_chunk`` and ``_rows`` of one task's rows; None where there are none."""
         with _translate_arrow_errors():
             parts = []
-            for split in self.job.tasks[number]:
+            for split in splits:
                 for rows, low in read_split(self.job, split):
                     chunks = pa.array(np.arange(low, low + rows.num_rows) >> self.shift)
                     keyed = pa.table({KEY: _partition_keys(self.job, rows), CHUNK: chunks})
@@ -96,6 +97,13 @@ class ChunkCountJob:
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge the counts of several parts of the rows."""
         return _group(pa.concat_tables(parts), [KEY, CHUNK], [(ROWS, "sum", ROWS)])
+
+
+def list_chunks(counts: pa.Table, shift: int) -> list[Chunk]:
+    """Return the chunks of counts as of :class:`ChunkCountJob`, in the order of the source."""
+    columns = (counts[name].to_pylist() for name in (KEY, CHUNK, ROWS))
+    chunks = (Chunk(value, chunk << shift, rows) for value, chunk, rows in zip(*columns, strict=True))
+    return sorted(chunks, key=lambda chunk: chunk.low)
 
 
 def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:
@@ -169,10 +177,10 @@ class DrawJob:
     limits: Mapping[int, Mapping[PlainValue, int]]
     enough: int | None = None
 
-    def run_task(self, number: int) -> pa.Table | None:
+    def run_task(self, splits: Splits) -> pa.Table | None:
         """Return the rows drawn of one task's, in the order of the files; None where it reads none."""
         with _translate_arrow_errors():
-            parts = [part for split in self.job.tasks[number] for part in self._draw_split(split)]
+            parts = [part for split in splits for part in self._draw_split(split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
 
     def _draw_split(self, split: Split) -> Iterator[pa.Table]:

@@ -16,7 +16,7 @@ _LARGEST_CHUNK = 1 << 16
 _CHUNKS_A_SEGMENT = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be millions
 class Segment:
     """Rows that one task partitions and writes.
 
@@ -36,7 +36,7 @@ class Segment:
     rows: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Neighbouring rows of one partition: ``rows`` of them from position ``low`` on."""
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.errors import encode_errors
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import END_OF_SOURCE, Schema
 from layoutopt.sources.split import Split, arrow_schema, encode_partitions
@@ -43,6 +42,8 @@ _TRIED_ROWS: Final = 1000
 _MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
 
 
+# What one task reads.
+Splits: TypeAlias = tuple[Split, ...]
 # Yields further shuffle batches of some rows of a split, from the first row's position in the source.
 ExtraBatches: TypeAlias = "Callable[[Split, pa.Table, int], Iterator[pa.RecordBatch]]"
 
@@ -108,11 +109,9 @@ NO_RANGES: Final = SegmentRanges((), (), ())
 
 @dataclass(frozen=True)
 class CutJob:
-    """A request to read splits and to cut their rows into segments; pickled to the tasks.
+    """A request to read splits and to cut their rows into segments; pickled to the tasks, each with its own splits.
 
     Attributes:
-        tasks: the splits that each task reads.
-        by_segment: whether task ``i`` writes segment ``i``, and its splits have all of that segment's rows.
         columns: to read, the partition column among them; all when None.
         compressed: whether shuffle batches are.
     """
@@ -120,8 +119,6 @@ class CutJob:
     schema: Schema
     partition_by: str | None
     ranges: SegmentRanges
-    tasks: tuple[tuple[Split, ...], ...]
-    by_segment: bool = False
     columns: tuple[str, ...] | None = None
     compressed: bool = True
 
@@ -131,27 +128,27 @@ class CutJob:
         return self.schema if self.columns is None else self.schema.select(self.columns)
 
 
-def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the shuffle batches of tasks' splits, from batches of the tasks' numbers; the body of ``mapInArrow``.
-
-    Raises:
-        RuntimeError: carries a NeedsSparkError to the driver.
-    """
-    with encode_errors():
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _cut_task(job, number)
+def cut_rows(job: CutJob, splits: Splits, extra_batches: ExtraBatches | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the shuffle batches of a task's splits, and extra ones of the same rows."""
+    for split in splits:
+        for rows, low in read_split(job, split):
+            yield from _pack(job, rows, low)
+            if extra_batches is not None:
+                yield from extra_batches(split, rows, low)
 
 
-def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folder: str, number: int) -> Ints:
-    """Write the shuffle batches of a task's rows, and extra ones of the same rows, to a file.
+def write_shuffle_batches(
+    job: CutJob, extra_batches: ExtraBatches | None, folder: str, task: tuple[int, Splits]
+) -> Ints:
+    """Write the batches of :func:`cut_rows` to a file, which a task's number names.
 
     Returns:
         Segment, first row's position in the source, offset in the file and bytes of each batch, ``int64[n, 4]``.
     """
+    number, splits = task
     places: list[tuple[int, int, int, int]] = []
     with pa.OSFile(str(Path(folder, str(number))), "wb") as file:
-        for batch in _cut_task(job, number, extra_batches):
+        for batch in cut_rows(job, splits, extra_batches):
             segment, position, rows = (batch.column(name)[0] for name in SHUFFLE_BATCH_SCHEMA.names)
             content = rows.as_buffer()
             places.append((segment.as_py(), position.as_py(), file.tell(), content.size))
@@ -187,14 +184,6 @@ class ShuffledRows:
                 for _, _, position, offset, size in group:
                     file.seek(offset)
                     yield from add_positions(pa.ipc.open_stream(file.read_buffer(size)).read_all(), task, position)
-
-
-def _cut_task(job: CutJob, number: int, extra_batches: ExtraBatches | None = None) -> Iterator[pa.RecordBatch]:
-    for split in job.tasks[number]:
-        for rows, low in read_split(job, split):
-            yield from _pack(job, rows, low)
-            if extra_batches is not None:
-                yield from extra_batches(split, rows, low)
 
 
 def _pack(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
@@ -234,16 +223,15 @@ def _assign_segments(job: CutJob, rows: pa.Table, low: int) -> Ints:
     return segments
 
 
-def read_segment_rows(job: CutJob, segments: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of some segments with their positions, from the segments' own splits (``job.by_segment``)."""
-    for segment in segments:
-        for split in job.tasks[segment]:
-            ends = job.ranges.lows[segment], job.ranges.highs[segment]
-            for rows, low in split.read_rows(job.schema, job.read_schema.names, ends=ends):
-                is_member = _assign_segments(job, rows, low) == segment
-                edges = np.flatnonzero(np.diff(is_member, prepend=False, append=False)).tolist()
-                for start, stop in zip(edges[::2], edges[1::2], strict=True):
-                    yield from add_positions(rows.slice(start, stop - start), segment, low + start)
+def read_segment_rows(job: CutJob, segment: int, splits: Splits) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of a segment with their positions, from the splits that have any."""
+    ends = job.ranges.lows[segment], job.ranges.highs[segment]
+    for split in splits:
+        for rows, low in split.read_rows(job.schema, job.read_schema.names, ends=ends):
+            is_member = _assign_segments(job, rows, low) == segment
+            edges = np.flatnonzero(np.diff(is_member, prepend=False, append=False)).tolist()
+            for start, stop in zip(edges[::2], edges[1::2], strict=True):
+                yield from add_positions(rows.slice(start, stop - start), segment, low + start)
 
 
 def read_split(job: CutJob, split: Split, at_once: int | None = None) -> Iterator[tuple[pa.Table, int]]:
@@ -258,9 +246,7 @@ def read_first_rows(job: CutJob, split: Split) -> pa.Table:
     return arrow_schema(job.read_schema).empty_table()
 
 
-def assign_splits(
-    splits: Sequence[Split], overlapping: Sequence[Collection[int]], segments: int
-) -> tuple[tuple[Split, ...], ...]:
+def assign_splits(splits: Sequence[Split], overlapping: Sequence[Collection[int]], segments: int) -> tuple[Splits, ...]:
     """Return each segment's splits, given the segments that may have rows of each split."""
     assigned: list[list[Split]] = [[] for _ in range(segments)]
     for split, numbers in zip(splits, overlapping, strict=True):
@@ -269,17 +255,17 @@ def assign_splits(
     return tuple(map(tuple, assigned))
 
 
-def reads_little_twice(job: CutJob) -> bool:
+def reads_little_twice(ranges: SegmentRanges, tasks: Sequence[Splits]) -> bool:
     """Return whether tasks that read their own segments' splits read few rows of other segments."""
-    ranges, read, rows = job.ranges, 0, dict[int, int]()
-    for segment, splits in enumerate(job.tasks):
+    read, rows = 0, dict[int, int]()
+    for segment, splits in enumerate(tasks):
         for split in splits:
             read += min(split.low + split.rows, ranges.highs[segment]) - max(split.low, ranges.lows[segment])
             rows[split.low] = split.rows
     return read <= _MOST_READ * sum(rows.values())
 
 
-def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:
+def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[Splits, ...]:
     """Group successive splits into tasks large enough to be worth starting; about ``most`` tasks at most."""
     task_bytes = max(_TASK_BYTES, sum(split.size for split in splits) // most if most else 0)
     tasks: list[list[Split]] = []

@@ -5,7 +5,7 @@ What only Spark reads is spooled to such files first (:mod:`layoutopt.spark.load
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,11 +22,11 @@ from layoutopt.catalog.partition_names import (
     no_partition_range,
     no_partitions,
     null_first_key,
-    parse_plain_value,
-    parse_request,
+    parse_range,
+    parse_requests,
 )
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import ContentMismatchError, LayoutoptError, NeedsSparkError, SourceError
+from layoutopt.errors import CommitConflictError, ContentMismatchError, LayoutoptError, NeedsSparkError, SourceError
 from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourcePartition
 from layoutopt.model.arrays import spread
@@ -37,12 +37,13 @@ from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.sources.executor import Executor, Pack, RowsFunction, Value, map_in_groups
 from layoutopt.sources.listing import count_files, read_version
-from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
+from layoutopt.sources.profile import ChunkCountJob, list_chunks
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
 from layoutopt.sources.segments import Chunk, Segment, chunk_bits, chunks_from_counts, segment_ranges
 from layoutopt.sources.shuffle import (
     NO_RANGES,
     CutJob,
+    Splits,
     assign_splits,
     group_splits,
     read_segment_rows,
@@ -60,6 +61,8 @@ SAMPLED_ROWS: Final = 160_000
 _FEWEST_SPLITS, _MOST_SPLITS, _SPLITS_OF_ALL = 2, 8, 96
 
 T = TypeVar("T", covariant=True)
+# Whether the rows of a partition are needed, given its files.
+IsNeeded = Callable[[SourcePartition], bool]
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,7 @@ class ListedFile:
 class TaskJob(Protocol[T]):
     """A job that runs as one task for each group of splits."""
 
-    @property
-    def job(self) -> CutJob:
-        """The rows and columns that the tasks read."""
-        ...
-
-    def run_task(self, number: int) -> T | None:
+    def run_task(self, splits: Splits) -> T | None:
         """Return the result of one task; None where it reads no rows."""
         ...
 
@@ -99,6 +97,7 @@ class Source:
         partition_rows: the rows of each partition by its value, NULL first.
         values: the partitions; None for all.
         problems: the errors of partitions of which a file can't be read.
+        uncounted: partitions that are not needed, with their files, but not their rows; none of ``files`` is theirs.
     """
 
     name: str
@@ -110,6 +109,7 @@ class Source:
     partition_rows: Mapping[PlainValue, int]
     values: frozenset[PlainValue] | None = None
     problems: Mapping[PlainValue, LayoutoptError] = field(default_factory=dict)
+    uncounted: tuple[SourcePartition, ...] = ()
     _chunks: dict[int, list[Chunk]] = field(default_factory=dict)
 
     @property
@@ -136,19 +136,28 @@ class Source:
             for value in counts:
                 files.setdefault(value, {})[split.file.path] = versions[split.file.path]
         readable = [
-            SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows)
+            SourcePartition(value, tuple(sorted(files[value].values(), key=_uri)), rows)
             for value, rows in self.partition_rows.items()
         ]
         damaged = [SourcePartition(value, (), problem=error) for value, error in self.problems.items()]
-        return tuple(sorted([*readable, *damaged], key=lambda partition: null_first_key(partition.value)))
+        return tuple(
+            sorted([*readable, *damaged, *self.uncounted], key=lambda partition: null_first_key(partition.value))
+        )
 
     def select(self, values: Iterable[PlainValue] | None) -> Source:
         """Return the rows of the partitions of some values, or all with None.
 
         Raises:
             LayoutoptError: one of them can't be read.
+            CommitConflictError: one was not counted, since the table had it.
         """
         some = None if values is None else frozenset(values)
+        for partition in self.uncounted:
+            if some is None or partition.value in some:
+                raise CommitConflictError(
+                    f"the table had the partition {partition.value!r} of {self.name} when the load began, and was "
+                    "changed since; load again"
+                )
         for value, error in self.problems.items():
             if some is None or value in some:
                 raise error
@@ -161,7 +170,9 @@ class Source:
             constant = partition_value(listed.file, self.schema, self.partition_by)
             if constant is None or constant[0] in some:
                 files.append(listed)
-        return replace(self, files=files, splits=splits, partition_rows=rows, values=some, problems={}, _chunks={})
+        return replace(
+            self, files=files, splits=splits, partition_rows=rows, values=some, problems={}, uncounted=(), _chunks={}
+        )
 
     def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
         """Return the partitions that texts of ``--partition`` name.
@@ -172,11 +183,7 @@ class Source:
         by = self.partition_by
         if by is None:
             raise no_partitions(texts[0])
-        type = self.schema.find(by).type
-        requests = [parse_request(text, by, type == "string") for text in texts]
-        values = {
-            None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in requests
-        }
+        values = parse_requests(texts, by, self.schema.find(by).type)
         by_value = {partition.value: partition for partition in self.partitions}
         return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
@@ -188,17 +195,8 @@ class Source:
         """
         if self.partition_by is None:
             raise no_partition_range()
-        type, ends = self.schema.find(self.partition_by).type, (("--from ", first), ("--to ", last))
-        low, high = (
-            None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends
-        )
-        return tuple(
-            partition
-            for partition in self.partitions
-            if partition.value is not None
-            and (low is None or low <= null_first_key(partition.value))
-            and (high is None or null_first_key(partition.value) <= high)
-        )
+        is_between = parse_range(first, last, self.schema.find(self.partition_by).type)
+        return tuple(partition for partition in self.partitions if is_between(partition.value))
 
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
         """Do nothing: rows are counted and selected by the same values."""
@@ -240,12 +238,11 @@ class Source:
             ContentMismatchError: a file was changed since it was listed.
         """
         partition = None if self.partition_by is None else self.schema.find(self.partition_by)
-        files = [listed.file for listed in self.files]
         # Tasks share the columns of few files.
-        shares = min(len(self.schema.columns), max(1, self.executor.cores // max(1, len(files))))
+        shares = min(len(self.schema.columns), max(1, self.executor.cores // max(1, len(self.files))))
         groups = [self.schema.names[share::shares] for share in range(shares)]
-        task = partial(_sum_columns, files, self.schema, groups, partition, self.values)
-        parts = map_in_groups(self.executor, len(files) * shares, task)
+        reads = [(listed.file, names) for listed in self.files for names in groups]
+        parts = map_in_groups(self.executor, reads, partial(_sum_columns, self.schema, partition, self.values))
         self.check_unchanged()
         sums = {name: sum(part.sums.get(name, 0) for part in parts) for name in self.schema.names}
         return Content(sum(part.rows for part in parts[::shares]), sums)
@@ -297,11 +294,9 @@ class Source:
         if chunks is not None:
             return chunks
         shift = chunk_bits(segment_rows)
-        job = ChunkCountJob(self.cut_job(self.splits_with(self.partition_rows), ()), shift)
-        counts = job.merge(self.run(job))
-        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
-        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns if value in self.partition_rows]
-        return sorted(chunks, key=lambda chunk: chunk.low)
+        job = ChunkCountJob(self.cut_job(()), shift)
+        counts = job.merge(self.run(job, self.splits_with(self.partition_rows)))
+        return [chunk for chunk in list_chunks(counts, shift) if chunk.value in self.partition_rows]
 
     def map_segments(
         self,
@@ -330,23 +325,25 @@ class Source:
         splits = [split for split, _ in self.splits]
         ranges = segment_ranges(segments)
         overlapping = [ranges.overlapping(split, values) for split, values in self.splits]
-        names = None if columns is None else self.cut_job((), columns).columns
-        tasks = assign_splits(splits, overlapping, len(segments))
-        own = CutJob(self.schema, self.partition_by, ranges, tasks, by_segment=True, columns=names)
+        names = None if columns is None else self.cut_job(columns).columns
+        own = assign_splits(splits, overlapping, len(segments))
+        job = CutJob(self.schema, self.partition_by, ranges, columns=names)
         with self.checks_changes():
-            if reads_little_twice(own) or (is_secret and self.executor.shuffles_openly):
-                return map_in_groups(
-                    self.executor, len(segments), partial(_call_with_own_rows, own, function), pack=pack
-                )
-            shared = replace(own, tasks=group_splits(splits), by_segment=False)
-            return self.executor.shuffle(shared, function, pack)
+            if reads_little_twice(ranges, own) or (is_secret and self.executor.shuffles_openly):
+                call = partial(_call_with_own_rows, job, function)
+                return map_in_groups(self.executor, list(enumerate(own)), call, pack=pack)
+            return self.executor.shuffle(job, group_splits(splits), function, pack)
 
-    def run(self, job: TaskJob[T]) -> list[T]:
-        """Return the results of a job's tasks that read rows."""
-        results = [result for result in self.executor.map(len(job.job.tasks), job.run_task) if result is not None]
+    def run(self, job: TaskJob[T], splits: Sequence[Split]) -> list[T]:
+        """Return the results of a job's tasks that read rows of some splits."""
+        results = [result for result in self.executor.map(self.group(splits), job.run_task) if result is not None]
         if not results:
             raise NeedsSparkError("the source has no rows any more")
         return results
+
+    def group(self, splits: Sequence[Split]) -> tuple[Splits, ...]:
+        """Return the splits of each task, a few tasks a core."""
+        return group_splits(splits, _TASKS_A_CORE * self.executor.cores)
 
     def splits_with(self, values: Collection[PlainValue]) -> list[Split]:
         """Return the splits that have rows of some partitions."""
@@ -372,29 +369,68 @@ class Source:
                 splits.setdefault(value, []).append((split, count))
         return splits
 
-    def cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
-        """Return the job of reading some columns of splits, and the partition column."""
+    def cut_job(self, columns: Collection[str]) -> CutJob:
+        """Return the job of reading some columns, and the partition column."""
         wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
         names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
-        tasks = group_splits(splits, _TASKS_A_CORE * self.executor.cores)
-        return CutJob(self.schema, self.partition_by, NO_RANGES, tasks, columns=names)
+        return CutJob(self.schema, self.partition_by, NO_RANGES, columns=names)
+
+
+def need_all(partition: SourcePartition) -> bool:
+    """Return that a partition is needed."""
+    return True
+
+
+def list_versions(name: str, files: Sequence[SnapshotFile]) -> list[ListedFile]:
+    """Return files of a source with their versions; raise SourceError if one was removed meanwhile."""
+    try:
+        return [ListedFile(file, read_version(file)) for file in files]
+    except OSError as error:
+        raise SourceError(f"a file of {name!r} was removed meanwhile ({error}); load again") from error
+
+
+def set_aside(
+    files: Sequence[ListedFile], schema: Schema, partition_by: str | None, is_needed: IsNeeded
+) -> tuple[Sequence[ListedFile], tuple[SourcePartition, ...]]:
+    """Return the files of partitions that are needed, and the other partitions.
+
+    All files are needed where one stores the partition column: it may have rows of any partition.
+    """
+    by_value: dict[PlainValue, list[SourceFile]] = {}
+    values: list[PlainValue] = []
+    for listed in files:
+        constant = None if partition_by is None else partition_value(listed.file, schema, partition_by)
+        if constant is None:
+            return files, ()
+        values += constant
+        by_value.setdefault(constant[0], []).append(listed.version)
+    partitions = [SourcePartition(value, tuple(sorted(of_value, key=_uri))) for value, of_value in by_value.items()]
+    others = {partition.value: partition for partition in partitions if not is_needed(partition)}
+    needed = [listed for listed, value in zip(files, values, strict=True) if value not in others]
+    return needed, tuple(others.values())
+
+
+def _uri(file: SourceFile) -> str:
+    return file.uri
 
 
 def open_files(
-    name: str, files: Sequence[SnapshotFile], schema: Schema, partition_by: str | None, executor: Executor
+    name: str,
+    files: Sequence[ListedFile],
+    schema: Schema,
+    partition_by: str | None,
+    executor: Executor,
+    others: Sequence[SnapshotFile] = (),
 ) -> Source:
-    """Open files of a source: read their versions and footers, and count their rows.
+    """Open files of a source: read their footers, and count their rows.
+
+    ``others`` are files of the source that are not read; they may have columns that these files lack.
 
     Raises:
         NeedsSparkError: a file might not be read as Spark reads it.
-        SourceError: a file was removed meanwhile.
     """
-    try:
-        listed = [ListedFile(file, read_version(file)) for file in files]
-    except OSError as error:
-        raise SourceError(f"a file of {name!r} was removed meanwhile ({error}); load again") from error
-    splits = count_files(files, schema, partition_by, executor)
-    return Source(name, schema, partition_by, listed, splits, executor, count_partition_rows(splits))
+    splits = count_files([listed.file for listed in files], schema, partition_by, executor, others)
+    return Source(name, schema, partition_by, files, splits, executor, count_partition_rows(splits))
 
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:
@@ -403,19 +439,18 @@ def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa
     return read_segments(table.catalog.files, read.segments, read.columns)
 
 
-def _call_with_own_rows(job: CutJob, function: RowsFunction[Value], segment: int) -> Value:
-    return function(segment, read_segment_rows(job, [segment]))
+def _call_with_own_rows(job: CutJob, function: RowsFunction[Value], task: tuple[int, Splits]) -> Value:
+    segment, splits = task
+    return function(segment, read_segment_rows(job, segment, splits))
 
 
 def _sum_columns(
-    files: Sequence[SnapshotFile],
     schema: Schema,
-    groups: Sequence[Sequence[str]],
     partition: Column | None,
     wanted: Collection[PlainValue] | None,
-    number: int,
+    read: tuple[SnapshotFile, Sequence[str]],
 ) -> Content:
-    file, names = files[number // len(groups)], groups[number % len(groups)]
+    file, names = read
     return sum_rows(read_by_duckdb(file, schema, names, partition, wanted), schema.select(names))
 
 

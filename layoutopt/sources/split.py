@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.external.whole_files import damaged_page, is_checksum_failure
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.files import read_files, read_source_columns
 from layoutopt.scan.segments import FileRead
 
@@ -193,8 +194,14 @@ def partition_value(file: SnapshotFile, schema: Schema, partition_by: str) -> tu
     """Return the plain value of the partition column in all of a file's rows; None where the file stores it."""
     if partition_by not in file.constants:
         return None
-    value = to_arrow_constant(file.constants[partition_by], schema.find(partition_by))
-    return (value.cast(plain_type(value.type)).as_py(),)
+    return (_to_plain(file.constants[partition_by], schema.find(partition_by)),)
+
+
+@lru_cache(maxsize=1 << 14, typed=True)  # many files have one value
+def _to_plain(constant: object, column: Column) -> PlainValue:
+    value = to_arrow_constant(constant, column)
+    plain: PlainValue = value.cast(plain_type(value.type)).as_py()
+    return plain
 
 
 def plain_partition_values(rows: pa.Table, partition_by: str) -> pa.Array:

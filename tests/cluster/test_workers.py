@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
 def name_pythons(session: SparkSession) -> list[str]:
     """Return the Pythons of two tasks; their function is sent as code, since workers lack this module."""
-    return run_in_workers(session, 2, lambda number: sys.executable)
+    return run_in_workers(session, range(2), lambda number: sys.executable)
 
 
 def refuse(session: SparkSession) -> str:

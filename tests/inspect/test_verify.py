@@ -78,7 +78,7 @@ def test_a_partition_is_checked_alone_as_among_others(
     assert any(verdict.findings for verdict in whole)
     alone: list[FileVerdict] = []
     for entry in table.catalog.partitions:
-        part = Table(Catalog.open_partitions(TableFiles(str(tmp_path)), table.catalog.snapshot.number, {entry.key}))
+        part = Table(Catalog.of_snapshot(TableFiles(str(tmp_path)), table.catalog.snapshot.select({entry.key})))
         alone += check_files(part, [path for source in part.sources for path in source.blocks.files], workers=1)
     assert sorted(alone, key=lambda verdict: verdict.path) == sorted(whole, key=lambda verdict: verdict.path)
 

@@ -255,7 +255,7 @@ def test_tids_swapped_in_a_task_are_refused(
     plan = plan_of(doc, partition_by="day", scheme=Scheme(layouts))
     load(spark, source, tmp_path / "t", plan)
     monkeypatch.setattr("layoutopt.loading.write._write_rows", swapped_in_task)
-    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda job: False)
+    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda ranges, tasks: False)
     with pytest.raises(ContentMismatchError, match=r"layout 1 has .*text at other row positions"):
         load(spark, source, tmp_path / "t", plan)
     assert Catalog.open(str(tmp_path / "t")).snapshot.number == 0

@@ -29,7 +29,7 @@ def killed(number: int) -> None:
 
 @pytest.mark.parametrize(("cores", "count", "here"), [(1, 5, True), (2, 1, True), (2, 5, False), (2, 0, True)])
 def test_each_number_is_given_to_the_function(cores: int, count: int, here: bool) -> None:
-    found = Processes(cores).map(count, partial(power, 3))
+    found = Processes(cores).map(range(count), partial(power, 3))
     assert [value for value, _ in found] == [3**number for number in range(count)]
     assert all((process == os.getpid()) is here for _, process in found)
 
@@ -37,21 +37,21 @@ def test_each_number_is_given_to_the_function(cores: int, count: int, here: bool
 @pytest.mark.parametrize("cores", [1, 2])
 def test_errors_are_what_they_were(cores: int) -> None:
     with pytest.raises(SourceIndexError, match=r"^no ") as raised:
-        Processes(cores).map(2, failing)
+        Processes(cores).map(range(2), failing)
     assert raised.value.source == "there"
 
 
 def test_a_process_that_is_killed_says_so_and_others_take_its_place() -> None:
     with pytest.raises(WorkerLostError, match="one of 2 processes was killed"):
-        Processes(2).map(2, killed)
-    assert [value for value, _ in Processes(2).map(2, partial(power, 2))] == [1, 2]
+        Processes(2).map(range(2), killed)
+    assert [value for value, _ in Processes(2).map(range(2), partial(power, 2))] == [1, 2]
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_each_value_is_reported(cores: int) -> None:
     seen: list[tuple[int, int]] = []
     with following_steps(lambda done, total: seen.append((done, total))):
-        Processes(cores).map(3, abs)
+        Processes(cores).map(range(3), abs)
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -68,7 +68,7 @@ def test_processes_begin_while_this_one_goes_on(tmp_path: Path) -> None:
     tasks = Processes(2)
     for _ in range(2):  # while a task is done no other is begun
         tasks.begin(partial(noted, tmp_path))
-    assert [value for value, _ in tasks.map(2, partial(power, 2))] == [1, 2]
+    assert [value for value, _ in tasks.map(range(2), partial(power, 2))] == [1, 2]
     assert {path.name for path in tmp_path.iterdir()} == {"0", "1"}
 
 
@@ -76,11 +76,11 @@ def test_what_fails_at_the_beginning_is_nobody_elses_failure() -> None:
     tasks = Processes(2)
     for function in (failing, killed):
         tasks.begin(function)
-        assert [value for value, _ in tasks.map(2, partial(power, 2))] == [1, 2]
+        assert [value for value, _ in tasks.map(range(2), partial(power, 2))] == [1, 2]
 
 
 def test_one_core_begins_nothing(tmp_path: Path) -> None:
     tasks = Processes(1)
     tasks.begin(partial(noted, tmp_path))
     assert list(tmp_path.iterdir()) == []
-    assert [value for value, _ in tasks.map(1, partial(power, 2))] == [1]
+    assert [value for value, _ in tasks.map(range(1), partial(power, 2))] == [1]

@@ -119,7 +119,7 @@ def test_all_rows_are_counted_once(
     for _, held in counted:
         found.update(held)
     assert found == expected
-    job = CutJob(FILES, partition_by, SegmentRanges((), (), ()), ())
+    job = CutJob(FILES, partition_by, SegmentRanges((), (), ()))
     read = [part["id"].to_pylist() for split, _ in counted for part, _ in read_split(job, split)]
     assert [value for part in read for value in part] == [*range(50), *range(7)]
     assert len(counted) == (2 if split_bytes > 1000 else 6)

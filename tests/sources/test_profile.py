@@ -30,7 +30,7 @@ from layoutopt.sources.profile import (
     draw_limit,
     profile_rows,
 )
-from layoutopt.sources.shuffle import CutJob, SegmentRanges
+from layoutopt.sources.shuffle import CutJob, SegmentRanges, Splits
 from layoutopt.sources.split import POSITION_BITS, FileSplit, Split
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
@@ -38,7 +38,7 @@ from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.sources.splits import split_of
 
 
-def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: Sequence[str] | None = None) -> CutJob:
+def tasks_over(folder: Path, rows: pa.Table, files: int) -> list[Splits]:
     """Tasks over files of the rows in row groups of ten, two files a task."""
     splits, at_once = [], -(-len(rows) // files)
     for number in range(files):
@@ -46,8 +46,7 @@ def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: 
         held = rows.slice(number * at_once, at_once)
         pq.write_table(held, path, row_group_size=10)
         splits.append(split_of(path, number << POSITION_BITS))
-    tasks = tuple(tuple(splits[first : first + 2]) for first in range(0, files, 2))
-    return CutJob(SCHEMA, by, SegmentRanges((), (), ()), tasks, columns=None if columns is None else tuple(columns))
+    return [tuple(splits[first : first + 2]) for first in range(0, files, 2)]
 
 
 def plain(value: object) -> object:
@@ -86,7 +85,7 @@ def test_a_profile_says_what_each_row_does(
     rows = some_rows(count, seed)
     features = tuple(feature_of(condition, SCHEMA) for condition in conditions)
     columns = tuple(column for column in SCHEMA.columns if column.name in bounded)
-    job = CutJob(SCHEMA, by, SegmentRanges((), (), ()), ())
+    job = CutJob(SCHEMA, by, SegmentRanges((), (), ()))
     found = profile_rows(job, rows, FeatureSet(features), columns)
     words = read_word_columns(found.pairs, len(features))
     vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
@@ -112,21 +111,18 @@ def is_same(one: object, other: object) -> bool:
 @pytest.mark.parametrize("by", [None, "year"])
 def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str | None) -> None:
     rows = some_rows(900)
-    job = job_over(tmp_path, rows, 3, by, ["id", "year"])
+    job, two_files = CutJob(SCHEMA, by, SegmentRanges((), (), ()), ("id", "year")), tasks_over(tmp_path, rows, 3)
     limits: dict[PlainValue, int] = (
         {None: draw_limit(0.2)} if by is None else {1994: draw_limit(0.2), 1996: draw_limit(1)}
     )
 
-    def drawn(job: CutJob) -> list[dict[str, Any]]:
-        draws = {split.low: limits for task in job.tasks for split in task}
-        parts = [DrawJob(job, draws).run_task(number) for number in range(len(job.tasks))]
+    def drawn(tasks: Sequence[Splits]) -> list[dict[str, Any]]:
+        draws = {split.low: limits for task in tasks for split in task}
+        parts = [DrawJob(job, draws).run_task(task) for task in tasks]
         return [row for part in parts if part is not None for row in part.drop_columns([DRAW]).to_pylist()]
 
-    found = drawn(job)
-    assert (
-        drawn(replace(job, tasks=tuple((part,) for task in job.tasks for split in task for part in in_two(split))))
-        == found
-    )
+    found = drawn(two_files)
+    assert drawn([(part,) for task in two_files for split in task for part in in_two(split)]) == found
     years = Counter(row["year"] for row in found)
     assert set(found[0]) == {"id", "year"}
     if by is None:
@@ -149,9 +145,8 @@ def in_two(split: Split) -> list[FileSplit]:
 
 
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
-    job = job_over(tmp_path, some_rows(20), 1, None)
-    (split,) = job.tasks[0]
+    ((split,),) = tasks_over(tmp_path, some_rows(20), 1)
     assert isinstance(split, FileSplit)
     pq.write_table(some_rows(30), split.file.path)
     with pytest.raises(NeedsSparkError, match="expected 10"):
-        DrawJob(job, {}).run_task(0)
+        DrawJob(CutJob(SCHEMA, None, SegmentRanges((), (), ())), {}).run_task((split,))

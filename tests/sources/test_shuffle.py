@@ -28,6 +28,7 @@ from layoutopt.sources.shuffle import (
     CutJob,
     SegmentRanges,
     ShuffledRows,
+    Splits,
     cut_rows,
     read_segment_rows,
     read_split,
@@ -56,14 +57,12 @@ def source(folder: Path, *files: list[str | None]) -> list[FileSplit]:
     return splits
 
 
-def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
+def cut(job: CutJob, splits: Splits, *, by_segment: bool) -> dict[int, list[tuple[int, str | None]]]:
     """Each segment's rows, as its task puts them together."""
-    numbers = pa.record_batch([pa.array(range(len(job.tasks)), pa.int64())], ["id"])
-    batches = (
-        read_segment_rows(job, numbers.column(0).to_pylist())
-        if job.by_segment
-        else unpack_shuffle_batches(cut_rows(job, [numbers]))
-    )
+    batches: Iterator[pa.RecordBatch] = unpack_shuffle_batches(cut_rows(job, splits))
+    if by_segment:
+        segments = range(len(job.ranges.values))
+        batches = (batch for segment in segments for batch in read_segment_rows(job, segment, splits))
     found: dict[int, list[tuple[int, str | None]]] = {}
     for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row[POSITION]):
         found.setdefault(row[SEGMENT], []).append((row["id"], row["kind"]))
@@ -99,8 +98,8 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
         follows = [after[1] if after[0] == before[0] else 9 * FAR for before, after in pairwise(known)]
         highs = (*follows, 9 * FAR) if known else ()
         places = SegmentRanges(tuple(kind for kind, _ in known), tuple(low for _, low in known), highs)
-        tasks = (tuple(splits[::-1]),) * (len(known) if by_segment else 1)
-        found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, tasks, by_segment))
+        job = CutJob(SCHEMA, "kind" if by_kind else None, places)
+        found = cut(job, tuple(splits[::-1]), by_segment=by_segment)
     first = 0
     for number, held in enumerate(files):
         for place, kind in enumerate(held):
@@ -117,8 +116,8 @@ def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
     schema = Schema((Column("day", "date"), *SCHEMA.columns))
     file = replace(split.file, stored=(None, "id", "kind"), constants={"day": "1970-01-10"})
     split = replace(split, file=file)
-    job = CutJob(schema, "day", SegmentRanges((9,), (0,), (FAR,)), ((split,),), True)
-    (rows,) = read_segment_rows(job, [0])
+    job = CutJob(schema, "day", SegmentRanges((9,), (0,), (FAR,)))
+    (rows,) = read_segment_rows(job, 0, (split,))
     assert rows["day"].type == pa.date32()
     assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
     assert rows["kind"].to_pylist() == ["x", "x"]
@@ -129,7 +128,7 @@ def test_a_batch_takes_what_its_rows_take_in_memory(tmp_path: Path, monkeypatch:
     (split,) = source(tmp_path, ["x" * 1000] * 300)
     monkeypatch.setattr(split_module, "_ROWS_AT_ONCE", 10)
     monkeypatch.setattr(split_module, "_BATCH_BYTES", 50_000)
-    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ((split,),))
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)))
     assert max(rows.nbytes for rows, _ in read_split(job, split)) < 70_000
 
 
@@ -158,18 +157,18 @@ def test_deleted_rows_are_left_out_and_have_no_position(deleted: set[int], first
 
 def test_rows_that_were_not_counted_are_left_to_spark(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
-    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ())
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)))
     (other,) = source(tmp_path, ["a"] * 4)
     with pytest.raises(NeedsSparkError, match="expected 2"):
         list(read_split(job, replace(split, file=other.file)))
 
 
-def test_what_can_not_be_read_is_carried_to_the_driver(tmp_path: Path) -> None:
+def test_what_can_not_be_read_is_left_to_spark(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
     Path(split.file.path).write_bytes(b"PAR1")
-    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ((split,),))
-    with pytest.raises(RuntimeError, match=r"NeedsSparkError.*can't be read"):
-        cut(job)
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)))
+    with pytest.raises(NeedsSparkError, match="can't be read"):
+        cut(job, (split,), by_segment=False)
 
 
 KINDS = Schema((Column("id", "int"), Column("kind", "int")))
@@ -182,12 +181,12 @@ def test_each_segment_gets_its_rows_and_further_parcels_go_with_them(tmp_path: P
     pq.write_table(rows, path, row_group_size=10)
     splits = (split_of(path, 0, [0]), split_of(path, 1000, [1]))
     places = SegmentRanges((0, 2), (0, 0), (END_OF_SOURCE, 1005))  # of kind 2 the rows before position 1005
-    job = CutJob(KINDS, "kind", places, tuple((split,) for split in splits), compressed=False)
+    job = CutJob(KINDS, "kind", places, compressed=False)
 
     def also(split: Split, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
         yield pack_shuffle_batch(7, low, rows.slice(0, 1))
 
-    written = [write_shuffle_batches(job, also, str(folder), number) for number in range(2)]
+    written = [write_shuffle_batches(job, also, str(folder), (number, (split,))) for number, split in enumerate(splits)]
     shuffled = ShuffledRows.of(str(folder), written)
     found = {segment: pa.Table.from_batches(shuffled.read(segment, 10 + segment)) for segment in (0, 1, 7)}
     assert found[0]["id"].to_pylist() == [0, 3, 6, 9, 12, 15, 18]

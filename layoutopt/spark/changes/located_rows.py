@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,12 +26,12 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.executor import Batches, Task
+from layoutopt.sources.executor import Batches
 from layoutopt.spark.core.failures import plain_message, translate_spark_errors
 from layoutopt.spark.core.source import hash_column
 from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.core.workers import map_in_workers
-from layoutopt.spark.session.readers import segment_numbers
+from layoutopt.spark.core.workers import map_in_workers, map_items
+from layoutopt.spark.session.readers import group_segments
 
 # The column with the index of a row's segment among those that are read.
 SEGMENT_NUMBER: Final = "_w_segment"
@@ -111,24 +112,26 @@ def _number_rows(spark: SparkSession, read: TableRead, segments: Sequence[Segmen
         return spark.createDataFrame([], schema)
     reads = [segment.read for segment in segments]
     positions = [segment.position for segment in segments]
-    reader = _make_reader(read.table.catalog.files.for_tasks(), reads, positions, columns, read.scan.filter.root)
-    return map_in_workers(segment_numbers(spark, reads), reader, schema)
+    items = [(first, group, positions[first : first + len(group)]) for first, group in group_segments(spark, reads)]
+    # executors have an environment of their own
+    task = partial(_read_located, read.table.catalog.files.for_tasks(), columns, read.scan.filter.root, switch.is_on())
+    return map_items(spark, items, task, schema)
 
 
-def _make_reader(
-    files: TableFiles, segments: list[SegmentRead], positions: list[Column], columns: list[Column], condition: Node
-) -> Task:
-    checked = switch.is_on()  # executors have an environment of their own
-
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        names = [*(column.name for column in columns), PLACE, SEGMENT_NUMBER]
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            located = [*columns, positions[number]]
-            for rows in read_segments(files, [segments[number]], located, condition=condition, checked=checked):
-                numbers = pa.array(np.full(rows.num_rows, number, dtype=np.int32))
-                yield pa.RecordBatch.from_arrays([*rows.columns, numbers], names=names)
-
-    return read
+def _read_located(
+    files: TableFiles,
+    columns: Sequence[Column],
+    condition: Node,
+    checked: bool,
+    item: tuple[int, Sequence[SegmentRead], Sequence[Column]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some segments with the segments' indexes, from the first one's on, and positions."""
+    first, segments, positions = item
+    names = [*(column.name for column in columns), PLACE, SEGMENT_NUMBER]
+    for number, (segment, position) in enumerate(zip(segments, positions, strict=True), first):
+        for rows in read_segments(files, [segment], [*columns, position], condition=condition, checked=checked):
+            numbers = pa.array(np.full(rows.num_rows, number, dtype=np.int32))
+            yield pa.RecordBatch.from_arrays([*rows.columns, numbers], names=names)
 
 
 def _sum_by_segment(batches: Batches) -> Iterator[pa.RecordBatch]:

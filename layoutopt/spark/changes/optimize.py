@@ -22,7 +22,7 @@ from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import LoadBasis, load
+from layoutopt.loading.load import LoadBasis, load, run_at_once
 from layoutopt.loading.rewrite import rewrite_layouts
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
@@ -133,25 +133,30 @@ def _optimize(spark: AnySession, request: OptimizeRequest, say: Progress, log: E
         ]
     reasons = {candidate.key: _explain_choice(candidate, request) for candidate in due}
     chosen = spend_budget(due, budget, LEAST_GAIN)
-    loads, overtaken = [], []
-    for number, (key, part) in enumerate(() if request.dry_run else chosen.items()):
-        say(f"partition {key}, {number + 1} of {len(chosen)}")
+    loads, overtaken = list[LoadReport](), list[str]()
+
+    def rewrite(item: tuple[int, str]) -> None:
+        number, key = item
+        say(f"partition {key}, {number} of {len(chosen)}")
+        part = chosen[key]
         level = None if part is None else parts.levels[key][part.level]
         try:
             load = _rewrite_partition(spark, request.table_path, target.plan, key, level, Stages(say, log))
         except CommitConflictError:
             overtaken.append(key)
-            continue
+            return
         if load is not None:
             loads.append(load)
+
+    run_at_once([] if request.dry_run else list(enumerate(chosen, 1)), rewrite, request.parallel)
     return OptimizeReport(
         table=request.table_path,
         plan=target.plan.digest,
         bytes=total,
         candidates=tuple(candidates),
         chosen=tuple(chosen),
-        loads=tuple(loads),
-        overtaken=tuple(overtaken),
+        loads=tuple(sorted(loads, key=lambda load: load.snapshot)),
+        overtaken=tuple(sorted(overtaken)),
         prospects=forecasts,
         alone={key: parts.levels[key][part.level].columns for key, part in chosen.items() if part is not None},
         reasons={key: reasons[key] for key in chosen},

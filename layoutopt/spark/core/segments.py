@@ -14,11 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from layoutopt.model.schema import POSITION, SEGMENT
+from layoutopt.sources.profile import CHUNK, KEY, ROWS, list_chunks
 from layoutopt.sources.segments import Chunk, Segment, chunk_bits
 from layoutopt.spark.core.partition_values import partition_column, plain_type
+from layoutopt.spark.core.versions import to_arrow
 
 # No source has names that begin so.
-_VALUE, _LOW, _HIGH, _CHUNK, _COUNT = "_w_value", "_w_low", "_w_high", "_w_chunk", "_w_count"
+_VALUE, _LOW, _HIGH = "_w_value", "_w_low", "_w_high"
 
 
 def with_positions(df: DataFrame) -> DataFrame:
@@ -30,10 +32,8 @@ def count_chunks(positioned: DataFrame, partition_by: str | None, segment_rows: 
     """Count the rows with ``_pos`` by partition and chunk, in one aggregate; in the order of the source."""
     shift = chunk_bits(segment_rows)
     value = partition_column(positioned, partition_by)
-    keyed = positioned.select(value.alias(_VALUE), F.shiftright(F.col(POSITION), shift).alias(_CHUNK))
-    counted = keyed.groupBy(_VALUE, _CHUNK).agg(F.count("*").alias(_COUNT)).collect()
-    chunks = [Chunk(row[_VALUE], row[_CHUNK] << shift, row[_COUNT]) for row in counted]
-    return sorted(chunks, key=lambda chunk: chunk.low)
+    keyed = positioned.select(value.alias(KEY), F.shiftright(F.col(POSITION), shift).alias(CHUNK))
+    return list_chunks(to_arrow(keyed.groupBy(KEY, CHUNK).agg(F.count("*").alias(ROWS))), shift)
 
 
 def with_segments(

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -13,11 +16,16 @@ import pyarrow as pa
 
 from layoutopt.evaluation.murmur3 import hash_words
 from layoutopt.model.values.keys import text_sql
+from layoutopt.spark.core.sessions import override_settings
 
 if TYPE_CHECKING:  # plans without Spark import this module, too
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
+# The session's settings for DataFrames of Arrow tables.
+LOCAL_ROWS: Final = "spark.sql.execution.arrow.localRelationThreshold"
+BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SETTING: Final = Lock()
 # Spark's private methods that are called from Python or found by reflection, by class, as Spark 4 names it. What the
 # rule calls besides is checked when it is compiled.
 PRIVATE: Final = {
@@ -134,6 +142,33 @@ def to_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType | None 
     sent = send(batches, ArrowStreamSerializer(), python.readArrowStreamFromFile, lambda: jvm.ArrowIteratorServer())
     java: Any = spark._jsparkSession
     return DataFrame(python.toDataFrame(sent, types.json(), java), spark)
+
+
+def to_arrow_rdd(spark: SparkSession, rows: pa.Table, batch_rows: int, schema: StructType | None = None) -> DataFrame:
+    """Return rows as a DataFrame of Arrow batches of so many rows, one for each task.
+
+    By default, up to 48 MB become literal rows of the plan, which the optimiser visits many times.
+    """
+    settings = {LOCAL_ROWS: "0b", BATCH_ROWS: str(batch_rows)}
+    with _SETTING, override_settings(spark, settings), keep_active_session(spark):
+        return to_dataframe(spark, rows, schema)
+
+
+@contextmanager
+def keep_active_session(spark: SparkSession) -> Iterator[None]:
+    """Restore the thread's active session, which `createDataFrame` replaces."""
+    from pyspark.sql import SparkSession
+
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
+    active, in_java = SparkSession._activeSession, sessions.getActiveSession()
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = active
+        if in_java.isDefined():
+            sessions.setActiveSession(in_java.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def file_metadata(rows: DataFrame) -> Column:

@@ -30,12 +30,13 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt import __version__
 from layoutopt.model.schema import SEGMENT
 from layoutopt.sources.executor import Batches, Pack, RowsFunction, Task
-from layoutopt.sources.shuffle import CutJob, cut_rows
+from layoutopt.sources.shuffle import CutJob, Splits, cut_rows
 from layoutopt.spark.core.failures import INSTALL_THERE, MISSING_PACKAGE, translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession, start_session
-from layoutopt.spark.core.versions import repartition_by_id, to_arrow
+from layoutopt.spark.core.versions import repartition_by_id, to_arrow, to_arrow_rdd
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 
 # What the tasks of layoutopt import, and the versions of which are told where a worker has others.
@@ -45,6 +46,8 @@ LIBRARIES: Final = (
 
 _WHEELS: Final = Lock()
 _VALUES: Final = "number bigint, value binary"
+# Above as many bytes, Spark itself sends a task's function by other ways.
+_MOST_WITH_TASK: Final = 1 << 20
 _LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 
 
@@ -131,18 +134,40 @@ def _check_packages(task: Task, label: str) -> Task:
     return run
 
 
-def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Value]) -> list[Value]:
-    """Return a function's values for 0 .. ``count`` - 1, each from a task; function and values travel pickled.
+def map_items(
+    spark: SparkSession, items: Sequence[Item], task: Callable[[Item], Iterator[pa.RecordBatch]], schema: str,
+    label: str = "",
+) -> DataFrame:  # fmt: skip
+    """Return the batches of a task for each item, as :func:`map_in_workers`; a task unpickles its own item alone.
+
+    Few bytes of items travel with the task, which saves a copy to Java; many as the rows that the task is given.
+    """
+    pickled: list[bytes] = [cloudpickle.dumps(item) for item in items]  # type: ignore[no-untyped-call]
+    if sum(map(len, pickled)) <= _MOST_WITH_TASK:
+        numbers = spark.range(0, len(items), 1, max(1, len(items)))
+        return map_in_workers(numbers, partial(_run_task, task, pickled), schema, label)
+    rows = to_arrow_rdd(spark, pa.table({"item": pa.array(pickled)}), batch_rows=1)
+    return map_in_workers(rows, partial(_run_task, task, None), schema, label)
+
+
+def _run_task(
+    task: Callable[[Item], Iterator[pa.RecordBatch]], pickled: Sequence[bytes] | None, batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    for row in (row for batch in batches for row in batch.column(0).to_pylist()):
+        yield from task(cloudpickle.loads(row if pickled is None else pickled[row]))
+
+
+def run_in_workers(spark: SparkSession, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
+    """Return a function's value for each item, from a task; function, items and values travel pickled.
 
     Raises:
         LayoutoptError: the function raised it in a task; as
             :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
         pyspark.errors.PySparkException: anything else failed there.
     """
-    numbers = spark.range(0, count, 1, max(1, count))
     with translate_spark_errors("the source"):
-        values = _collect_values(map_in_workers(numbers, partial(_call, function), _VALUES))
-    return [values[number] for number in range(count)]
+        values = _collect_values(map_items(spark, list(enumerate(items)), partial(_call, function), _VALUES))
+    return [values[number] for number in range(len(items))]
 
 
 def _collect_values(results: DataFrame) -> dict[int, Any]:
@@ -152,10 +177,8 @@ def _collect_values(results: DataFrame) -> dict[int, Any]:
     return {number: cloudpickle.loads(table["value"][row].as_buffer()) for row, number in enumerate(numbers)}
 
 
-def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield _pack_value(number, function(number))
+def _call(function: Callable[[Item], object], item: tuple[int, Item]) -> Iterator[pa.RecordBatch]:
+    yield _pack_value(item[0], function(item[1]))
 
 
 def _call_with_rows(names: Sequence[str], function: RowsFunction[object], batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -196,15 +219,16 @@ class SparkTasks:
     def begin(self, function: Callable[[int], object]) -> None:
         """Do nothing: Spark starts its workers."""
 
-    def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+    def map(self, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
         """Map as :func:`run_in_workers` does."""
-        return run_in_workers(self._spark, count, function)
+        return run_in_workers(self._spark, items, function)
 
-    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> list[Value | None]:
+    def shuffle(
+        self, job: CutJob, tasks: Sequence[Splits], function: RowsFunction[Value], pack: Pack[Value] = list
+    ) -> list[Value | None]:
         """Cut the rows, and shuffle them to the tasks that call the function, in one job."""
         count = len(job.ranges.values)
-        numbers = self._spark.range(0, len(job.tasks), 1, len(job.tasks))
-        batches = map_in_workers(numbers, partial(cut_rows, job), SHUFFLE_BATCH_TYPES)
+        batches = map_items(self._spark, tasks, partial(cut_rows, job), SHUFFLE_BATCH_TYPES)
         with translate_spark_errors("the source"):
             values = map_segments(batches, count, partial(_call_with_shuffled_rows, function))
         return [values.get(segment) for segment in range(count)]

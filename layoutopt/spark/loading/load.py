@@ -27,7 +27,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.source import Source
+from layoutopt.sources.source import IsNeeded, Source, need_all
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
 from layoutopt.spark.core.sessions import AnySession, has_local_paths, start_session
@@ -119,8 +119,8 @@ def run_load(
 ) -> LoadsReport:
     """Load by Spark what the request names and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
 
-    def open_named(source: str, plan: Plan) -> Door[LoadSource]:
-        return open_door(spark, source, plan, is_partial=request.is_partial, say=say, log=log)
+    def open_named(source: str, plan: Plan, is_needed: IsNeeded) -> Door[LoadSource]:
+        return open_door(spark, source, plan, is_partial=request.is_partial, is_needed=is_needed, say=say, log=log)
 
     return loading.run_load(open_named, request, say, log, make_plan, request.parallel)
 
@@ -131,6 +131,7 @@ def open_door(
     plan: Plan,
     *,
     is_partial: bool = False,
+    is_needed: IsNeeded = need_all,
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
 ) -> Door[LoadSource]:
@@ -141,11 +142,12 @@ def open_door(
         source: a path, or the name of a table.
         plan: the layout to load by.
         is_partial: whether partitions that are not loaded may have further columns.
+        is_needed: as of :func:`~layoutopt.loading.local_source.open_local`.
         say, log: receive why Spark reads the rows, too.
     """
 
     def open_by_arrow(_: object) -> LoadSource:
-        return open_in_tasks(spark, source, plan, is_partial=is_partial)
+        return open_in_tasks(spark, source, plan, is_partial=is_partial, is_needed=is_needed)
 
     def open_by_spark(_: object) -> LoadSource:
         return open_by_session(spark, source, plan, is_partial=is_partial)
@@ -154,14 +156,20 @@ def open_door(
 
 
 def open_in_tasks(
-    spark: AnySession, source: str, plan: Plan, document: str = "the plan", *, is_partial: bool = False
+    spark: AnySession,
+    source: str,
+    plan: Plan,
+    document: str = "the plan",
+    *,
+    is_partial: bool = False,
+    is_needed: IsNeeded = need_all,
 ) -> Source:
     """Open a source for Spark's tasks, which read it by Arrow.
 
     A session that does not run yet is started once tasks are needed: files of few rows are counted in this process.
 
     Args:
-        spark, source, plan, is_partial: as of :func:`open_door`.
+        spark, source, plan, is_partial, is_needed: as of :func:`open_door`.
         document: names what has the columns in messages.
 
     Raises:
@@ -180,7 +188,7 @@ def open_in_tasks(
         check_source(source, plan.schema, document, more=is_partial)
     else:
         start()
-    return open_local(source, plan, SparkTasks(cache(start)), counts_here=callable(spark))
+    return open_local(source, plan, SparkTasks(cache(start)), counts_here=callable(spark), is_needed=is_needed)
 
 
 def open_by_session(

@@ -1,6 +1,6 @@
 """Verify tables by Spark: read their files again in tasks, and compare their rows with a source.
 
-``verify --engine spark``: each task opens the partitions of its files from the catalog and checks a run of files in the
+``verify --engine spark``: each task gets the entries of the partitions of its files, and checks a run of files in the
 catalog's order. Files that have to be judged together, those of a layout of a segment, are in one run. Only verdicts
 come back to the driver.
 
@@ -28,6 +28,7 @@ from pyspark.sql.types import StructField, TimestampType
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SchemaError
@@ -45,28 +46,19 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.executor import Batches
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conform_columns, hash_input, measure_content, schema_of
-from layoutopt.spark.core.workers import map_in_workers
+from layoutopt.spark.core.workers import map_items
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
 # Enough that a slow run delays nothing and a repeated one repeats little; each opens a part of the catalog.
 _RUNS_A_CORE = 8
 _SECONDS_BETWEEN_LOOKS = 0.5
-_SCHEMA = "run bigint, verdicts string"
+_SCHEMA = "verdicts string"
 _SHOWN = 80  # characters of a partition value
 _MOST_NAMES = 5  # columns in a message
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Files that one task reads: their paths, in the catalog's order, and the keys of their partitions."""
-
-    paths: tuple[str, ...]
-    keys: frozenset[str]
 
 
 def spark_file_checker(spark: SparkSession) -> FileChecker:
@@ -83,8 +75,8 @@ def _check_in_tasks(
 ) -> Iterator[FileVerdict]:
     runs = _cut_runs(table, paths, _RUNS_A_CORE * spark.sparkContext.defaultParallelism)
     files = table.catalog.files.for_tasks()
-    task = partial(_check_run, files, table.catalog.snapshot.number, runs)
-    rows = map_in_workers(spark.range(0, len(runs), 1, max(1, len(runs))).toDF("run"), task, _SCHEMA)
+    items = [(run, table.catalog.snapshot.select(keys)) for run, keys in runs]
+    rows = map_items(spark, items, partial(_check_run, files), _SCHEMA)
     verdicts: dict[str, FileVerdict] = {}
     with translate_spark_errors(files.root):
         for row in _collect(rows, len(runs), progress):
@@ -94,8 +86,11 @@ def _check_in_tasks(
     yield from map(verdicts.__getitem__, paths)
 
 
-def _cut_runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
-    """Cut the paths into about ``most`` runs of as many rows each; files of a layout of a segment stay together."""
+def _cut_runs(table: Table, paths: Sequence[str], most: int) -> list[tuple[tuple[str, ...], frozenset[str]]]:
+    """Cut the paths into about ``most`` runs of as many rows, and return each with the keys of its partitions.
+
+    Paths stay in the catalog's order, and files of a layout of a segment together.
+    """
     wanted, groups = set(paths), dict[tuple[int, int, int], list[tuple[str, str, int]]]()
     for number, source in enumerate(table.sources):
         blocks = source.blocks
@@ -114,16 +109,15 @@ def _cut_runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
             runs.append([])
         runs[-1] += files
         done += sum(rows for _, _, rows in files)
-    return [_Run(tuple(path for path, _, _ in run), frozenset(key for _, key, _ in run)) for run in runs]
+    return [(tuple(path for path, _, _ in run), frozenset(key for _, key, _ in run)) for run in runs]
 
 
-def _check_run(files: TableFiles, snapshot: int, runs: Sequence[_Run], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Yield the verdicts of each run whose number is in the batches, as JSON."""
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        run = runs[number]
-        table = Table(Catalog.open_partitions(files, snapshot, run.keys))
-        text = json.dumps([(v.path, v.blocks, v.rows, v.findings) for v in check_files(table, run.paths, workers=1)])
-        yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([text])], names=["run", "verdicts"])
+def _check_run(files: TableFiles, item: tuple[Sequence[str], Snapshot]) -> Iterator[pa.RecordBatch]:
+    """Yield the verdicts of some files, as JSON; the snapshot has the entries of their partitions alone."""
+    paths, snapshot = item
+    table = Table(Catalog.of_snapshot(files, snapshot))
+    text = json.dumps([(v.path, v.blocks, v.rows, v.findings) for v in check_files(table, paths, workers=1)])
+    yield pa.RecordBatch.from_arrays([pa.array([text])], names=["verdicts"])
 
 
 def _collect(verdicts: DataFrame, tasks: int, progress: Progress) -> Iterable[Row]:

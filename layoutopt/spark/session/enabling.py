@@ -58,9 +58,9 @@ from layoutopt.spark.catalyst.rule import (
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
 from layoutopt.spark.core.sessions import get_own_setting, java_session
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class
+from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class, keep_active_session
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import SnapshotFiles, keep_active_session, list_files, plan_read, read_to_dataframe
+from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
     PlannedQuery,
     Registration,

@@ -13,13 +13,12 @@ Times were measured on two cores of 2026; only their ratios matter.
 from __future__ import annotations
 
 import base64
-import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -43,12 +42,11 @@ from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
 from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
-from layoutopt.sources.executor import Batches, Task
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
-from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
+from layoutopt.spark.core.sessions import use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
-from layoutopt.spark.core.versions import is_spark_3, java_class, to_dataframe
-from layoutopt.spark.core.workers import map_in_workers
+from layoutopt.spark.core.versions import is_spark_3, to_arrow_rdd
+from layoutopt.spark.core.workers import map_items
 from layoutopt.writer.segment import to_arrow_stream
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
@@ -171,10 +169,6 @@ _ROWS_A_TASK: Final = 1_000_000
 _HANDED_ROWS_A_TASK: Final = 20_000
 # Spark warns of tasks above 1,000 KiB.
 _BYTES_A_TASK: Final = 800 << 10
-# The session's settings for DataFrames of Arrow tables.
-LOCAL_ROWS: Final = "spark.sql.execution.arrow.localRelationThreshold"
-BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_SETTING: Final = threading.Lock()
 # Types whose name in a schema's JSON differs from their SQL name.
 _IN_JSON: Final = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 
@@ -296,35 +290,32 @@ def read_in_workers(
     condition: Node = TRUE,
     label: str = "",
 ) -> DataFrame:
-    """Return some columns of segments, which tasks read; the tasks get only paths and row groups."""
-    paths = (file.path for segment in segments for layout in segment.layouts for file in layout.files)
-    reader = _make_segment_reader(files.for_tasks(paths), list(segments), list(columns), condition)
-    return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns), label)
+    """Return some columns of segments, which tasks read; a task gets only the paths and row groups that it reads."""
+    items = []
+    for _, group in group_segments(spark, segments):
+        paths = (file.path for segment in group for layout in segment.layouts for file in layout.files)
+        items.append((files.for_tasks(paths), group))
+    # executors have an environment of their own
+    task = partial(_read_segments, list(columns), condition, switch.is_on())
+    return map_items(spark, items, task, schema_ddl(columns), label)
 
 
-def segment_numbers(spark: SparkSession, segments: Sequence[SegmentRead]) -> DataFrame:
-    """Return the indexes of some segments, distributed to the tasks that read them: one to four tasks a core."""
+def group_segments(spark: SparkSession, segments: Sequence[SegmentRead]) -> Iterator[tuple[int, Sequence[SegmentRead]]]:
+    """Yield the segments that each task reads, one to four tasks a core, and the index of the first of them."""
     rows = sum(sum(file.rows) for segment in segments for layout in segment.layouts for file in layout.files)
     cores = spark.sparkContext.defaultParallelism
     tasks = min(len(segments), max(cores, min(4 * cores, rows // _ROWS_A_TASK)))
-    return spark.range(len(segments), numPartitions=tasks)
+    for first, stop in pairwise(number * len(segments) // max(1, tasks) for number in range(tasks + 1)):
+        yield first, segments[first:stop]
 
 
-def _make_segment_reader(
-    files: TableFiles, segments: list[SegmentRead], columns: list[Column], condition: Node
-) -> Task:
-    checked = switch.is_on()  # executors have an environment of their own
-
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        # External files may be rewritten under their names, so their footers are decoded by each task.
-        cached = files if files.is_external else _cache_files(files)
-        for batch in batches:
-            numbers = batch.column(0).to_pylist()
-            yield from read_segments(
-                cached, [segments[number] for number in numbers], columns, condition=condition, checked=checked
-            )
-
-    return read
+def _read_segments(
+    columns: Sequence[Column], condition: Node, checked: bool, item: tuple[TableFiles, Sequence[SegmentRead]]
+) -> Iterator[pa.RecordBatch]:
+    files, segments = item
+    # External files may be rewritten under their names, so their footers are decoded by each task.
+    cached = files if files.is_external else _cache_files(files)
+    yield from read_segments(cached, segments, columns, condition=condition, checked=checked)
 
 
 @lru_cache(maxsize=1)
@@ -337,8 +328,7 @@ def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Col
     """Return rows that the driver has read as a DataFrame."""
     rows = rows.combine_chunks()
     cores = spark.sparkContext.defaultParallelism
-    with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), keep_active_session(spark):
-        return to_dataframe(spark, rows, _to_struct_type(columns))
+    return to_arrow_rdd(spark, rows, _choose_batch_rows(rows, cores), _to_struct_type(columns))
 
 
 def _to_struct_type(columns: Sequence[Column]) -> StructType:
@@ -355,31 +345,6 @@ def _choose_batch_rows(rows: pa.Table, cores: int) -> int:
     n, size = int(rows.num_rows), int(rows.nbytes)
     tasks = max(1, min(cores, n // _HANDED_ROWS_A_TASK), -(-size // _BYTES_A_TASK))
     return max(1, -(-n // tasks))
-
-
-@contextmanager
-def _keep_arrow_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Make Spark keep a table as Arrow batches of so many rows, one for each task.
-
-    By default, up to 48 MB become literal rows of the plan, which the optimiser visits many times.
-    """
-    with _SETTING, override_settings(spark, {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}):
-        yield
-
-
-@contextmanager
-def keep_active_session(spark: SparkSession) -> Iterator[None]:
-    """Restore the thread's active session, which `createDataFrame` replaces."""
-    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
-    active, in_java = SparkSession._activeSession, sessions.getActiveSession()
-    try:
-        yield
-    finally:
-        SparkSession._activeSession = active
-        if in_java.isDefined():
-            sessions.setActiveSession(in_java.get())
-        else:
-            sessions.clearActiveSession()
 
 
 # The values that the driver decodes in the time that tasks take to start and return them.

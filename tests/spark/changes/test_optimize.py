@@ -113,7 +113,7 @@ def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do
     assert dry.reasons == dict.fromkeys(dry.chosen, optimize.GAINS)
     plans, keys = set(), []
     for share in (0.3, 0.3, 1.0):
-        report = changed.optimize(log=log, budget_share=share)
+        report = changed.optimize(log=log, budget_share=share, parallel=2)
         plans.add(report.plan)
         keys.append([key for one in report.loads for key in one.partitions])
         assert len(report.candidates) == DAYS - sum(map(len, keys[:-1]))

@@ -84,14 +84,18 @@ def halves(number: int) -> float:
     return 1 / (3 - number)
 
 
-def test_each_value_comes_back_in_its_place_or_the_very_error(spark: SparkSession) -> None:
-    assert run_in_workers(spark, 2, halves) == [1 / 3, 1 / 2]
-    assert run_in_workers(spark, 0, halves) == []
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_each_value_comes_back_in_its_place_or_the_very_error(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(workers, "_MOST_WITH_TASK", most)  # items travel as rows, or with the function
+    assert run_in_workers(spark, range(2), halves) == [1 / 3, 1 / 2]
+    assert run_in_workers(spark, range(0), halves) == []
     with pytest.raises(PlanError) as refused:
-        run_in_workers(spark, 3, halves)
+        run_in_workers(spark, range(3), halves)
     assert str(refused.value) == "2 can't be planned:\n'so it is said'"
     with pytest.raises(PySparkException, match="ZeroDivisionError"):
-        run_in_workers(spark, 2, lambda number: halves(3))
+        run_in_workers(spark, range(2), lambda number: halves(3))
 
 
 def lack(error: Exception, batches: Batches) -> Iterator[pa.RecordBatch]:

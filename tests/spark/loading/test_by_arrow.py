@@ -29,7 +29,7 @@ from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sources import source as source_module
-from layoutopt.sources.shuffle import CutJob, assign_splits
+from layoutopt.sources.shuffle import CutJob, Splits, assign_splits
 from layoutopt.sources.source import Source
 from layoutopt.sources.split import FileSplit
 from layoutopt.spark.core.source import open_source, schema_of
@@ -302,16 +302,16 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     source = request.getfixturevalue(kept)
     plan = a_plan(open_source(spark, source), partition_by)
     with pytest.MonkeyPatch.context() as patch:
-        shuffled: list[CutJob] = []
+        shuffled: list[Sequence[Splits]] = []
         shuffle = SparkTasks.shuffle
 
-        def noted(tasks: SparkTasks, cut: CutJob, *more: Any) -> Sequence[Any]:
-            shuffled.append(cut)
-            return shuffle(tasks, cut, *more)
+        def noted(executor: SparkTasks, cut: CutJob, tasks: Sequence[Splits], *more: Any) -> Sequence[Any]:
+            shuffled.append(tasks)
+            return shuffle(executor, cut, tasks, *more)
 
         patch.setattr(SparkTasks, "shuffle", noted)
         assert loaded(spark, source, tmp_path / "table", plan).read_by == ["arrow"]
-    assert [len(cut.tasks) for cut in shuffled] == ([] if by_segment else [1])
+    assert [len(tasks) for tasks in shuffled] == ([] if by_segment else [1])
 
 
 @pytest.mark.long
@@ -447,7 +447,7 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
         return tuple(tuple(changed(split) for split in splits) for splits in tasks)
 
     monkeypatch.setattr(source_module, "assign_splits", assign)
-    monkeypatch.setattr(source_module, "reads_little_twice", lambda job: True)
+    monkeypatch.setattr(source_module, "reads_little_twice", lambda ranges, tasks: True)
     plan = a_plan(open_source(spark, one_file), partition_by, segment_rows=40)
     table = loaded(spark, one_file, tmp_path / "table", plan)
     assert table.read_by == ["arrow", "spark"]

@@ -282,7 +282,7 @@ def test_of_two_attempts_that_both_write_only_one_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     monkeypatch.setattr("layoutopt.loading.write._write_rows", partial(write_twice, kept))
-    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda job: False)
+    monkeypatch.setattr("layoutopt.sources.source.reads_little_twice", lambda ranges, tasks: False)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
     named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}

@@ -26,7 +26,7 @@ def test_each_file_is_in_one_run_with_those_it_is_judged_with(table: Table, data
     chosen = [path for path in paths if data.draw(st.booleans())] or paths
     most = data.draw(st.integers(1, 40))
     runs = _cut_runs(table, chosen, most)
-    assert sorted(path for run in runs for path in run.paths) == sorted(chosen)
+    assert sorted(path for run, _ in runs for path in run) == sorted(chosen)
     assert 0 < len(runs) <= most
     (source,) = table.sources
     place, key = {}, {}
@@ -35,10 +35,10 @@ def test_each_file_is_in_one_run_with_those_it_is_judged_with(table: Table, data
     ):
         place[source.blocks.files[file]] = int(segment), int(layout)
         key[source.blocks.files[file]] = source.entries[entry].key
-    run_of = {path: number for number, run in enumerate(runs) for path in run.paths}
+    run_of = {path: number for number, (run, _) in enumerate(runs) for path in run}
     for path in chosen:
         assert {run_of[other] for other in chosen if place[other] == place[path]} == {run_of[path]}
-        assert key[path] in runs[run_of[path]].keys
+        assert key[path] in runs[run_of[path]][1]
 
 
 def test_no_file_is_no_run(table: Table) -> None:

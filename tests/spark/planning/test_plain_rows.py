@@ -33,7 +33,7 @@ from layoutopt.planning.segment_evaluation import ChosenSegments, Trial, try_on_
 from layoutopt.planning.source_profile import CountRequest, count_histograms, sample_histograms
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources import source as sources
-from layoutopt.sources.executor import Processes, Value
+from layoutopt.sources.executor import Item, Processes, Value
 from layoutopt.sources.segments import cut_segments
 from layoutopt.sources.shuffle import CutJob, group_splits, read_split
 from layoutopt.sources.split import FileSplit, Split
@@ -314,9 +314,9 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     asked_for: list[int] = []
 
     class Counted(Processes):
-        def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
-            asked_for.append(count)
-            return super().map(count, function)
+        def map(self, items: Sequence[Item], function: Callable[[Item], Value]) -> list[Value]:
+            asked_for.append(len(items))
+            return super().map(items, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
     plain_of(plain).source.executor = Counted()

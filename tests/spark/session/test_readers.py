@@ -15,6 +15,7 @@ from layoutopt.inspect.cost import count_work
 from layoutopt.scan import segments
 from layoutopt.scan.table import Table, open_table
 from layoutopt.scan.table_read import TableRead, read_rows
+from layoutopt.spark.core import versions
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session import readers
@@ -237,7 +238,7 @@ def test_a_file_that_is_gone_is_said_when_the_query_is_planned(session: SparkSes
 @pytest.mark.usefixtures("by_driver")
 def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     session = spark.newSession()
-    session.conf.set(reading.LOCAL_ROWS, "1mb")
+    session.conf.set(versions.LOCAL_ROWS, "1mb")
     before = session.conf.getAll
     rows_of(session, read_of(table))
     assert session.conf.getAll == before
@@ -288,12 +289,12 @@ def test_settings_that_somebody_changes_meanwhile_stay(
 
     def meanwhile(*given: Any) -> DataFrame:
         found = made(*given)
-        session.conf.set(reading.BATCH_ROWS, "77")
+        session.conf.set(versions.BATCH_ROWS, "77")
         return found
 
     monkeypatch.setattr(SparkSession, "createDataFrame", meanwhile)
     rows_of(session, read_of(table))
-    assert session.conf.get(reading.BATCH_ROWS) == "77"
+    assert session.conf.get(versions.BATCH_ROWS) == "77"
 
 
 @pytest.mark.spark
