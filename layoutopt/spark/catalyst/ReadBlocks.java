@@ -190,10 +190,10 @@ public class ReadBlocks extends Rule {
   }
 
   /** Replaces attributes by expressions. */
-  static class Replacing extends scala.runtime.AbstractFunction1 {
+  public static class Replacing extends scala.runtime.AbstractFunction1 {
     private final Map values;
 
-    Replacing(Map values) { this.values = values; }
+    public Replacing(Map values) { this.values = values; }
 
     public Object apply(Object expression) {
       if (!(expression instanceof Attribute)) return ((Expression) expression).mapChildren(this);
@@ -223,17 +223,19 @@ public class ReadBlocks extends Rule {
   /** Asks Python for the plan that replaces a scan. If this fails before the answer, the whole table is read. */
   private LogicalPlan read(Scan scan, LogicalPlan plan, Expression above) {
     Planning planning = planning();
+    scan.place = planning.token + " " + planning.scans.getAndIncrement();
     boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
     Object key = null;
     Object answer = null;
     try {
       scan.above = scan.projected ? through(plan, above) : above;
-      String text = scan.toJson(unusual(), scan.all());
+      scan.unusual = unusual();
+      String text = scan.toJson(scan.unusual, scan.all());
       // Details that Python does not need, such as the plans of subqueries, are left out.
       key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
       LogicalPlan known = (LogicalPlan) planning.plans.get(key);
       if (known != null) return known;
-      answer = handler.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
+      answer = handler.apply((isOnlyPlanned ? "plan " : "read ") + scan.place + "\n" + text, scan);
     } catch (Throwable failure) {
       answer = whole(scan, planning, failure);
     }
@@ -247,7 +249,7 @@ public class ReadBlocks extends Rule {
     org.slf4j.LoggerFactory.getLogger("layoutopt.spark").warn(
         "planning the scan of the table " + scan.table.name + " failed (" + failure + "): the whole table is read");
     try {
-      return handler.apply("read " + planning.token + "\n" + scan.toJson(null, null), scan);
+      return handler.apply("read " + scan.place + "\n" + scan.toJson(null, null), scan);
     } catch (Throwable again) {
       return "Python did not answer what to read of the table " + scan.table.name + " (" + again
           + "); its process may have ended: run the query again in a session whose Python process runs";
@@ -272,6 +274,7 @@ public class ReadBlocks extends Rule {
   static class Planning {
     final long token = TOKENS.incrementAndGet();
     final Map plans = new ConcurrentHashMap();
+    final AtomicLong scans = new AtomicLong();
   }
 
   static class Subqueries extends scala.runtime.AbstractFunction1 {
@@ -363,6 +366,10 @@ public class ReadBlocks extends Rule {
     private final org.apache.spark.sql.internal.SQLConf settings = org.apache.spark.sql.internal.SQLConf.get();
     /** What rows must meet further up in the plan, besides the condition; null if unknown. */
     Expression above;
+    /** The query's token and the number of the scan in it. */
+    String place;
+    /** See {@link ReadBlocks#unusual()}. */
+    String unusual;
     final boolean projected;
     /** The attributes to read, in the relation's order. */
     final List wanted = new ArrayList();
@@ -423,6 +430,12 @@ public class ReadBlocks extends Rule {
       if (unusual == null) text.append("null");
       else Json.quote(text, unusual);
       return text.append('}').toString();
+    }
+
+    /** The scan over tasks that read its blocks, which have the wanted columns by name. */
+    public LogicalPlan overTasks(LogicalPlan source) {
+      TaskRead.put(source, new TaskRead(this, new ConcurrentHashMap()));
+      return over(source);
     }
 
     /** The scan over another source, which has the wanted columns by name. */
@@ -504,11 +517,11 @@ public class ReadBlocks extends Rule {
      *
      * files: their numbers in the snapshot.
      * blocks: the ids of the blocks to read, ascending; null for all blocks of these files.
-     * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
      * bytes: the size of the scan for the join planner.
+     * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
      * rest: a plan of other rows of the table, or null.
      */
-    public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label,
+    public LogicalPlan read(Snapshot snapshot, String files, String blocks, long bytes, String opaque, String label,
         LogicalPlan rest) {
       int[] chosen = Text.ints(files);
       List hidden = Arrays.asList(Text.lines(opaque));
@@ -533,14 +546,14 @@ public class ReadBlocks extends Rule {
           shown.add(attribute);
         }
       }
-      AttributeReference block = new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
-          NamedExpression$.MODULE$.newExprId(), Seqs.none());
+      AttributeReference block = block(snapshot);
       if (blocks != null) {
         columns = columns.add(block.name(), LongType$.MODULE$);
         attributes.add(block);
       }
       org.apache.spark.sql.SparkSession session = ((HadoopFsRelation) this.relation.relation()).sparkSession();
-      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes);
+      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes, this,
+          new ConcurrentHashMap());
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
       LogicalPlan result = Versions.relation(relation, Seqs.of(attributes), named(label, columns));
@@ -556,6 +569,11 @@ public class ReadBlocks extends Rule {
       both.add(result);
       both.add(over(rest));
       return new Union(Seqs.of(both), false, false);
+    }
+
+    private static AttributeReference block(Snapshot snapshot) {
+      return new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
+          NamedExpression$.MODULE$.newExprId(), Seqs.none());
     }
 
     /** Few rows that the driver has, as an Arrow stream of the wanted columns; Spark reads them without a job. */
@@ -718,15 +736,20 @@ public class ReadBlocks extends Rule {
     private final StructType partitions;
     private final String blocks;
     private final long bytes;
+    final Scan scan;
+    /** See {@link Leaf#known}. */
+    final Map joins;
 
     BlockIndex(Snapshot snapshot, org.apache.spark.sql.SparkSession session, int[] files, StructType partitions,
-        String blocks, long bytes) {
+        String blocks, long bytes, Scan scan, Map joins) {
       this.snapshot = snapshot;
       this.session = session;
       this.files = files;
       this.partitions = partitions;
       this.blocks = blocks;
       this.bytes = bytes;
+      this.scan = scan;
+      this.joins = joins;
     }
 
     public scala.collection.immutable.Seq rootPaths() {
@@ -801,6 +824,146 @@ public class ReadBlocks extends Rule {
     }
 
     public int hashCode() { return 31 * snapshot.key.hashCode() + Arrays.hashCode(files); }
+  }
+
+  /** Tasks that read the blocks of a scan: the first of their output's attributes tells them from others. */
+  static class TaskRead {
+    private static final Map ALL = Collections.synchronizedMap(new WeakHashMap());
+    final Scan scan;
+    final Map joins;
+
+    TaskRead(Scan scan, Map joins) {
+      this.scan = scan;
+      this.joins = joins;
+    }
+
+    static void put(LogicalPlan source, TaskRead read) {
+      if (!source.output().isEmpty()) ALL.put(((Attribute) source.output().apply(0)).exprId(), read);
+    }
+
+    static TaskRead of(LogicalPlan plan) {
+      // Tasks read no rows of the plan below them, but numbers.
+      boolean isRead = plan.nodeName().endsWith("MapInArrow") && !plan.output().isEmpty();
+      return isRead ? (TaskRead) ALL.get(((Attribute) plan.output().apply(0)).exprId()) : null;
+    }
+  }
+
+  /** Where the rows of a scan come into a plan that runs; keys of a join may leave fewer blocks to read. */
+  public static class Leaf {
+    private final LogicalPlan plan;
+    private final Scan scan;
+    private static final Object IN_VAIN = new Object();
+    /** What the keys of joins leave here, by join. */
+    private final Map joins;
+    private String join;
+
+    private Leaf(LogicalPlan plan, Scan scan, Map joins) {
+      this.plan = plan;
+      this.scan = scan;
+      this.joins = joins;
+    }
+
+    /** The scan that a plan reads; null if it is no scan of a registered table. */
+    public static Leaf of(LogicalPlan plan) {
+      TaskRead tasks = TaskRead.of(plan);
+      if (tasks != null) return new Leaf(plan, tasks.scan, tasks.joins);
+      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation))
+        return null;
+      FileIndex index = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+      return index instanceof BlockIndex ? new Leaf(plan, ((BlockIndex) index).scan, ((BlockIndex) index).joins) : null;
+    }
+
+    /** Whether Spark's own reader reads here. */
+    public boolean isNative() { return plan instanceof LogicalRelation; }
+
+    /** What the keys of a join leave here, if they were used before; else null, and they are used now. */
+    public LogicalPlan known(String join) {
+      this.join = join;
+      Object known = joins.get(join);
+      return known == IN_VAIN ? plan : (LogicalPlan) known;
+    }
+
+    /** Keeps what the keys of the join leave: the place itself if they skip nothing. */
+    public LogicalPlan keep(LogicalPlan narrowed) {
+      Object kept = narrowed;
+      if (narrowed == plan) kept = IN_VAIN;
+      joins.put(join, kept);
+      return narrowed;
+    }
+
+    /** The joins whose keys skip nothing more in the place that is made of this one. */
+    private Map used() {
+      Map result = new ConcurrentHashMap();
+      java.util.Iterator entries = joins.entrySet().iterator();
+      while (entries.hasNext()) {
+        Map.Entry entry = (Map.Entry) entries.next();
+        if (entry.getValue() == IN_VAIN) result.put(entry.getKey(), IN_VAIN);
+      }
+      result.put(join, IN_VAIN);
+      return result;
+    }
+
+    /** The task for Python: to read what rows need that meet the tests, besides the scan's condition. */
+    public String task(List tests, String from) {
+      StringBuilder text = new StringBuilder("keys ").append(scan.place).append("\n{\"from\":");
+      Json.quote(text, from);
+      text.append(",\"unusual\":");
+      if (scan.unusual == null) text.append("null");
+      else Json.quote(text, scan.unusual);
+      text.append(",\"tests\":[");
+      for (int i = 0; i < tests.size(); i++) {
+        if (i > 0) text.append(',');
+        new Json(plan.output()).write(text, (Expression) tests.get(i));
+      }
+      return text.append("]}").toString();
+    }
+
+    /** Fewer of the files and blocks that Spark's reader reads; see {@link Scan#read}. */
+    public LogicalPlan read(String files, String blocks, long bytes, String label, LogicalPlan rest) {
+      LogicalRelation old = (LogicalRelation) plan;
+      HadoopFsRelation relation = (HadoopFsRelation) old.relation();
+      BlockIndex index = (BlockIndex) relation.location();
+      StructType columns = relation.dataSchema();
+      List attributes = new ArrayList();
+      Attribute block = null;
+      for (int i = 0; i < old.output().size(); i++) {
+        Attribute attribute = (Attribute) old.output().apply(i);
+        attributes.add(attribute);
+        if (attribute.name().equals(index.snapshot.block)) block = attribute;
+      }
+      boolean isAdded = blocks != null && block == null;
+      if (isAdded) {
+        block = Scan.block(index.snapshot);
+        columns = columns.add(block.name(), LongType$.MODULE$);
+        attributes.add(block);
+      }
+      BlockIndex fewer = new BlockIndex(index.snapshot, index.session, Text.ints(files), index.partitions, blocks, bytes,
+          scan, used());
+      LogicalPlan result = Versions.relation(new HadoopFsRelation(fewer, relation.partitionSchema(), columns,
+          scala.Option.apply(null), relation.fileFormat(), relation.options(), relation.sparkSession()),
+          Seqs.of(attributes), Scan.named(label, columns));
+      if (blocks != null) result = new Filter(Blocks.isIn((AttributeReference) block, Text.longs(blocks)), result);
+      if (isAdded) result = new Project(old.output(), result);
+      if (rest == null) return result;
+      List both = new ArrayList();
+      both.add(result);
+      both.add(over(rest));
+      return new Union(Seqs.of(both), false, false);
+    }
+
+    /** The rows of other tasks, which have the same columns by name. */
+    public LogicalPlan over(LogicalPlan source) {
+      TaskRead.put(source, new TaskRead(scan, used()));
+      List aliases = new ArrayList();
+      for (int i = 0; i < plan.output().size(); i++) {
+        AttributeReference attribute = (AttributeReference) plan.output().apply(i);
+        aliases.add(Scan.named(scan.column(source, attribute), attribute));
+      }
+      return new Project(Seqs.of(aliases), source);
+    }
+
+    /** No rows. */
+    public LogicalPlan nothing() { return Versions.rows(plan.output(), Seqs.none()); }
   }
 
   /** The files of a registered table, before the rule replaces the relation. */
