@@ -240,9 +240,9 @@ public class PruneByKeys extends Rule {
         return null;
       List bound = new ArrayList();
       scala.collection.immutable.Seq rewritten = HashJoin$.MODULE$.rewriteKeyExpr(expressions);
-      package$AttributeSeq output = new package$AttributeSeq(stage.output());
+      package$AttributeSeq output = new package$AttributeSeq(exchange.output());
       for (int i = 0; i < rewritten.size(); i++)
-        bound.add(BindReferences$.MODULE$.bindReference((Expression) rewritten.apply(i), output, false));
+        bound.add(BindReferences$.MODULE$.bindReference((Expression) rewritten.apply(i), output, true));
       HashedRelationBroadcastMode expected = new HashedRelationBroadcastMode(sequence(bound), false);
       if (!expected.canonicalized().equals(((HashedRelationBroadcastMode) mode).canonicalized())) return null;
       return new Keys(stage, broadcast, expressions);

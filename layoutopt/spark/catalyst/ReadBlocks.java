@@ -34,6 +34,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias$;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils$;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
@@ -432,10 +433,34 @@ public class ReadBlocks extends Rule {
       return text.append('}').toString();
     }
 
-    /** The scan over tasks that read its blocks, which have the wanted columns by name. */
-    public LogicalPlan overTasks(LogicalPlan source) {
-      TaskRead.put(source, new TaskRead(this, new ConcurrentHashMap()));
-      return over(source);
+    /** The scan over tasks that read its blocks, which have the wanted columns by name; bytes as for {@link #read}. */
+    public LogicalPlan overTasks(LogicalPlan source, long bytes) {
+      LogicalPlan sized = sized(source, bytes);
+      TaskRead.put(sized, new TaskRead(this, new ConcurrentHashMap()));
+      return over(sized);
+    }
+
+    /** Tasks with the size of what they read: by the rows that they are given, Spark would broadcast any table. */
+    LogicalPlan sized(LogicalPlan tasks, long bytes) {
+      LogicalPlan given = (LogicalPlan) tasks.children().apply(0);
+      AttributeMap none = AttributeMap$.MODULE$.empty();
+      scala.math.BigInt size = scala.math.BigInt.apply(Math.max(bytes, 1))
+          .$times(EstimationUtils$.MODULE$.getSizePerRow(given.output(), none))
+          .$div(EstimationUtils$.MODULE$.getSizePerRow(tasks.output(), none));
+      org.apache.spark.sql.classic.SparkSession session =
+          (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession();
+      Object rows = session.sessionState().executePlan(given,
+          org.apache.spark.sql.execution.CommandExecutionMode$.MODULE$.SKIP()).toRdd();
+      List children = new ArrayList();
+      children.add(held(given.output(), rows, null, null, size));
+      return (LogicalPlan) tasks.withNewChildren(Seqs.of(children));
+    }
+
+    private LogicalPlan held(Object output, Object rows, Object partitioning, Object ordering, scala.math.BigInt size) {
+      Statistics statistics = new Statistics(size, scala.Option.apply(null), AttributeMap$.MODULE$.empty(), false);
+      return (LogicalPlan) Versions.make(LogicalRDD.class, LogicalRDD$.MODULE$, new Object[] {output, rows, partitioning,
+          ordering, Boolean.FALSE, scala.Option.apply(null), ((HadoopFsRelation) relation.relation()).sparkSession(),
+          scala.Option.apply(statistics), scala.Option.apply(null), Boolean.FALSE});
     }
 
     /** The scan over another source, which has the wanted columns by name. */
@@ -607,12 +632,8 @@ public class ReadBlocks extends Rule {
       if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;
       held.rdd().setName(label);
-      Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
-          AttributeMap$.MODULE$.empty(), false);
-      Object session = ((HadoopFsRelation) relation.relation()).sparkSession();
-      return over((LogicalPlan) Versions.make(LogicalRDD.class, LogicalRDD$.MODULE$, new Object[] {
-          held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), Boolean.FALSE,
-          scala.Option.apply(null), session, scala.Option.apply(size), scala.Option.apply(null), Boolean.FALSE}));
+      return over(held(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(),
+          scala.math.BigInt.apply(Math.max(bytes, 1))));
     }
 
     /** No rows, for a scan that is only planned. */
@@ -919,7 +940,7 @@ public class ReadBlocks extends Rule {
     }
 
     /** Fewer of the files and blocks that Spark's reader reads; see {@link Scan#read}. */
-    public LogicalPlan read(String files, String blocks, long bytes, String label, LogicalPlan rest) {
+    public LogicalPlan read(String files, String blocks, long bytes, String label, LogicalPlan rest, long restBytes) {
       LogicalRelation old = (LogicalRelation) plan;
       HadoopFsRelation relation = (HadoopFsRelation) old.relation();
       BlockIndex index = (BlockIndex) relation.location();
@@ -947,12 +968,13 @@ public class ReadBlocks extends Rule {
       if (rest == null) return result;
       List both = new ArrayList();
       both.add(result);
-      both.add(over(rest));
+      both.add(over(rest, restBytes));
       return new Union(Seqs.of(both), false, false);
     }
 
     /** The rows of other tasks, which have the same columns by name. */
-    public LogicalPlan over(LogicalPlan source) {
+    public LogicalPlan over(LogicalPlan tasks, long bytes) {
+      LogicalPlan source = scan.sized(tasks, bytes);
       TaskRead.put(source, new TaskRead(scan, used()));
       List aliases = new ArrayList();
       for (int i = 0; i < plan.output().size(); i++) {

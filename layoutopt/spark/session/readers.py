@@ -39,7 +39,7 @@ from layoutopt.model.schema import BLOCK, Column, schema_ddl
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
 from layoutopt.model.values.keys import Key, text_sql, to_key
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable, sum_read
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
 from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
@@ -467,11 +467,11 @@ def plan_read(
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
     if reader is Reader.TASKS or files is None:
-        return scan.overTasks(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
+        return scan.overTasks(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)), measure_read(read))
     native, rest = _split_by_reader(read, files)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
     if rest is not None and not native.rows:
-        return scan.overTasks(rest_plan)
+        return scan.overTasks(rest_plan, measure_read(read))
     return _plan_native_read(native, scan, files, label, rest_plan)
 
 
@@ -505,8 +505,7 @@ def _locate_blocks(read: TableRead, files: SnapshotFiles) -> tuple[str, str | No
     # The numbers ascend, since plans are numbered one after the other.
     pairs = zip(files.numbers, plan_files, strict=True)
     numbers = [number for plan_numbers, needed in pairs for number in plan_numbers[needed].tolist()]
-    size = sum(int(plan.bytes[plan.read].sum()) for plan in read.pruned)
-    return ",".join(map(str, numbers)), None if ids is None else ",".join(map(str, ids.tolist())), size
+    return ",".join(map(str, numbers)), None if ids is None else ",".join(map(str, ids.tolist())), measure_read(read)
 
 
 def plan_narrower_read(
@@ -521,7 +520,7 @@ def plan_narrower_read(
         files: as for :func:`plan_read`.
     """
     if not leaf.isNative():
-        return leaf.over(get_analyzed_plan(read_by_tasks(spark, after, after.segments, label)))
+        return leaf.over(get_analyzed_plan(read_by_tasks(spark, after, after.segments, label)), measure_read(after))
     assert files is not None, "Spark's own reader knows its files"
     native, _ = _split_by_reader(before, files)
     if any(one.choice != other.choice for one, other in zip(native.pruned, after.pruned, strict=True)):
@@ -537,6 +536,12 @@ def plan_narrower_read(
         return leaf.nothing()
     native, rest = _split_by_reader(native, files)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
+    rest_bytes = 0 if rest is None else measure_read(rest)
     if rest is not None and not native.rows:
-        return leaf.over(rest_plan)
-    return leaf.read(*_locate_blocks(native, files), label, rest_plan)
+        return leaf.over(rest_plan, rest_bytes)
+    return leaf.read(*_locate_blocks(native, files), label, rest_plan, rest_bytes)
+
+
+def measure_read(read: TableRead) -> int:
+    """Return the compressed bytes that a read needs, by which Spark decides on a broadcast."""
+    return sum_read(read.pruned).bytes

