@@ -23,8 +23,10 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.logical.BaseEvalPython;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -51,6 +53,7 @@ import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.SchemaPruning$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import org.apache.spark.sql.types.*;
 import org.apache.spark.unsafe.types.CalendarInterval;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -103,7 +106,25 @@ public class ReadBlocks extends Rule {
   public TreeNode apply(TreeNode plan) {
     String verb = (String) VERBS.get(plan.nodeName());
     if (verb != null) refuseChange((LogicalPlan) ((LogicalPlan) plan).children().apply(0), verb);
+    if (org.apache.spark.sql.internal.SQLConf.get().adaptiveExecutionEnabled())
+      addProbes((LogicalPlan) plan, planning().probes);
     return visit((LogicalPlan) plan, null);
+  }
+
+  /** Adds the attributes that a join compares with keys of its other side, by which {@link PruneByKeys} may skip. */
+  private static void addProbes(LogicalPlan plan, Map probes) {
+    for (int i = 0; i < plan.children().size(); i++) addProbes((LogicalPlan) plan.children().apply(i), probes);
+    if (!(plan instanceof Join)) return;
+    scala.Option keys = ExtractEquiJoinKeys.unapply((Join) plan);
+    if (!keys.isDefined()) return;
+    boolean[] sides = {PartitionPruning$.MODULE$.canPruneLeft(((Join) plan).joinType()),
+        PartitionPruning$.MODULE$.canPruneRight(((Join) plan).joinType())};
+    for (int side = 0; side < 2; side++) {
+      scala.collection.immutable.Seq compared =
+          (scala.collection.immutable.Seq) ((scala.Product) keys.get()).productElement(1 + side);
+      for (int i = 0; i < compared.size() && sides[side]; i++)
+        if (compared.apply(i) instanceof Attribute) probes.put(((Attribute) compared.apply(i)).exprId(), Boolean.TRUE);
+    }
   }
 
   /** Spark's statements that change a table, and the verbs of the command line that do so. */
@@ -225,6 +246,7 @@ public class ReadBlocks extends Rule {
   private LogicalPlan read(Scan scan, LogicalPlan plan, Expression above) {
     Planning planning = planning();
     scan.place = planning.token + " " + planning.scans.getAndIncrement();
+    scan.probes = planning.probes;
     boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
     Object key = null;
     Object answer = null;
@@ -276,6 +298,7 @@ public class ReadBlocks extends Rule {
     final long token = TOKENS.incrementAndGet();
     final Map plans = new ConcurrentHashMap();
     final AtomicLong scans = new AtomicLong();
+    final Map probes = new ConcurrentHashMap();
   }
 
   static class Subqueries extends scala.runtime.AbstractFunction1 {
@@ -371,6 +394,9 @@ public class ReadBlocks extends Rule {
     String place;
     /** See {@link ReadBlocks#unusual()}. */
     String unusual;
+    Map probes = Collections.EMPTY_MAP;
+    /** Whether the driver has read the rows. */
+    private boolean isHeld = false;
     final boolean projected;
     /** The attributes to read, in the relation's order. */
     final List wanted = new ArrayList();
@@ -409,6 +435,18 @@ public class ReadBlocks extends Rule {
 
     /** The rows of a replacement plan that meet the conditions further up. */
     public LogicalPlan withConditionsAbove(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
+
+    /** The columns by which keys of a join may skip blocks while the query runs, one a line. */
+    public String probes() {
+      StringBuilder text = new StringBuilder();
+      for (int i = 0; i < wanted.size() && !isHeld; i++) {
+        AttributeReference attribute = (AttributeReference) wanted.get(i);
+        if (!probes.containsKey(attribute.exprId())) continue;
+        if (text.length() > 0) text.append('\n');
+        text.append(attribute.name());
+      }
+      return text.toString();
+    }
 
     String ids() {
       StringBuilder text = new StringBuilder();
@@ -603,6 +641,7 @@ public class ReadBlocks extends Rule {
 
     /** Few rows that the driver has, as an Arrow stream of the wanted columns; Spark reads them without a job. */
     public LogicalPlan local(byte[] stream, String label) {
+      isHeld = true;
       scala.Tuple2 read = Versions.readStream(stream);
       scala.collection.Iterator rows = (scala.collection.Iterator) read._1();
       StructField[] fields = ((StructType) read._2()).fields();
@@ -629,6 +668,7 @@ public class ReadBlocks extends Rule {
 
     /** More rows that the driver has, with their size, by which the join planner decides on a broadcast. */
     public LogicalPlan held(LogicalPlan rows, long bytes, String label) {
+      isHeld = true;
       if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;
       held.rdd().setName(label);

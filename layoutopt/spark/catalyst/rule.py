@@ -19,7 +19,9 @@ from layoutopt.model.schema import Column, schema_ddl
 from layoutopt.spark.core.sessions import java_session
 from layoutopt.spark.core.versions import adapt_java, java_class
 
-_SOURCES: Final = {f"layoutopt.{name}": Path(__file__).with_name(f"{name}.java") for name in ("ReadBlocks", "PruneByKeys")}
+_SOURCES: Final = {
+    f"layoutopt.{name}": Path(__file__).with_name(f"{name}.java") for name in ("ReadBlocks", "PruneByKeys")
+}
 _ADAPTIVE_RULES: Final = "runtimeOptimizerRules"
 _LOCK: Final = threading.Lock()
 

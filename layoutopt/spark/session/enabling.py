@@ -264,6 +264,9 @@ def _replace_scan(
         if task != "plan":
             _check_limit(state, planned, planned_scan.read)
         plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
+    probes = str(scan.probes()).replace("\n", ", ")
+    if probes:
+        planned_scan = replace(planned_scan, probes=probes)
     with state.lock:
         planned.scans[number] = planned_scan
     return plan
@@ -290,8 +293,8 @@ def _narrow_scan(
     if sum_read(pruned).bytes > _MOST_KEPT * sum_read(read.pruned).bytes:
         return None
     keys = [f"{len(tree[3]['values']):,}" if tree[0] == "InSet" else "the bounds of many" for tree in request["tests"]]
-    note = "; ".join(filter(None, [planned_scan.note, f"{' and '.join(keys)} keys of {request['from']}"]))
-    after = replace(planned_scan, read=narrower, note=note)
+    note = "; ".join(filter(None, [planned_scan.note, f"from {request['from']}: {' and '.join(keys)} keys"]))
+    after = replace(planned_scan, read=narrower, note=note, probes="")
     files = _list_files(spark, state, read.table, leaf)
     plan = plan_narrower_read(spark, read, narrower, leaf, files, after.metrics.label)
     if plan is not None:

@@ -23,7 +23,8 @@ class ScanMetrics:
         total: all blocks of the layouts read, their rows, and the bytes of these columns.
         read: the part that is read.
         skipped_by: the skipped part by mechanism: ``partition``, ``features``, ``statistics``.
-        note: why less is skipped than possible, if the condition or a session setting is not supported.
+        note: why less is skipped than possible, if the condition or a session setting is not supported; and whether the
+            keys of a join have skipped blocks, or may while the query runs.
     """
 
     table: str

@@ -131,17 +131,22 @@ class PlannedScan:
     Attributes:
         settings: those under which blocks are chosen, for each plan of the table; empty if the whole table is read.
         note: why it skips less than it could, or what else it skips by.
+        probes: the columns by which keys of a join may skip more while the query runs.
     """
 
     registration: Registration
     read: TableRead
     settings: tuple[SessionSettings, ...] = ()
     note: str = ""
+    probes: str = ""
 
     @property
     def metrics(self) -> ScanMetrics:
         """What the scan reads and skips."""
-        return replace(ScanMetrics.of(self.registration.name, self.read), note=self.note)
+        waiting = f"keys of a join may skip more by {self.probes} while the query runs" if self.probes else ""
+        return replace(
+            ScanMetrics.of(self.registration.name, self.read), note="; ".join(filter(None, [self.note, waiting]))
+        )
 
 
 @dataclass(eq=False)
