@@ -140,8 +140,8 @@ def _compile_rules(jvm: Any, version: str) -> list[Any]:
             except Py4JJavaError as error:
                 message = error.java_exception.getMessage()
                 raise SettingError(
-                    f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to 4.3, "
-                    "or read the table by layoutopt.open_table(PATH).scan(...)"
+                    f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to "
+                    "4.3, or read the table by layoutopt.open_table(PATH).scan(...)"
                 ) from error
             loader = compiler.getClassLoader()
             classes.append(loader.loadClass(name))

@@ -498,7 +498,7 @@ def _plan_native_read(read: TableRead, scan: Any, files: SnapshotFiles, label: s
 
 
 def _locate_blocks(read: TableRead, files: SnapshotFiles) -> tuple[str, str | None, int]:
-    """Return the numbers of a read's files and its blocks' ids (None for all of these files), as texts, and its bytes."""
+    """Return the numbers of a read's files, the ids of its blocks (None for all of these files), and its bytes."""
     plan_files, ids = needed_blocks(read)
     if read.table.catalog.data.is_external:  # the rows of external files have no block id
         ids = None
