@@ -266,7 +266,7 @@ def _replace_scan(
         plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
     probes = str(scan.probes()).replace("\n", ", ")
     if probes:
-        planned_scan = replace(planned_scan, probes=probes)
+        planned_scan = replace(planned_scan, keys=f"keys of a join may skip more by {probes} while the query runs")
     with state.lock:
         planned.scans[number] = planned_scan
     return plan
@@ -293,8 +293,9 @@ def _narrow_scan(
     if sum_read(pruned).bytes > _MOST_KEPT * sum_read(read.pruned).bytes:
         return None
     keys = [f"{len(tree[3]['values']):,}" if tree[0] == "InSet" else "the bounds of many" for tree in request["tests"]]
-    note = "; ".join(filter(None, [planned_scan.note, f"from {request['from']}: {' and '.join(keys)} keys"]))
-    after = replace(planned_scan, read=narrower, note=note, probes="")
+    known = [planned_scan.keys] if planned_scan.keys.startswith("from ") else []
+    credit = "; ".join([*known, f"from {request['from']}: {' and '.join(keys)} keys"])
+    after = replace(planned_scan, read=narrower, keys=credit)
     files = _list_files(spark, state, read.table, leaf)
     plan = plan_narrower_read(spark, read, narrower, leaf, files, after.metrics.label)
     if plan is not None:

@@ -130,23 +130,20 @@ class PlannedScan:
 
     Attributes:
         settings: those under which blocks are chosen, for each plan of the table; empty if the whole table is read.
-        note: why it skips less than it could, or what else it skips by.
-        probes: the columns by which keys of a join may skip more while the query runs.
+        note: why it skips less than it could.
+        keys: as those of :class:`~layoutopt.spark.session.metrics.ScanMetrics`.
     """
 
     registration: Registration
     read: TableRead
     settings: tuple[SessionSettings, ...] = ()
     note: str = ""
-    probes: str = ""
+    keys: str = ""
 
     @property
     def metrics(self) -> ScanMetrics:
         """What the scan reads and skips."""
-        waiting = f"keys of a join may skip more by {self.probes} while the query runs" if self.probes else ""
-        return replace(
-            ScanMetrics.of(self.registration.name, self.read), note="; ".join(filter(None, [self.note, waiting]))
-        )
+        return replace(ScanMetrics.of(self.registration.name, self.read), note=self.note, keys=self.keys)
 
 
 @dataclass(eq=False)

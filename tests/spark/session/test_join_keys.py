@@ -154,18 +154,18 @@ def test_keys_of_a_broadcast_choose_blocks(name: str, session: SparkSession) -> 
     ask(session, NARROWED[name])
     (read,) = blocks(session)
     assert read <= FEW, last_scans(session)
-    assert "from d: " in last_scans(session)[0].note
+    assert "from d: " in last_scans(session)[0].keys
 
 
 def test_a_plan_says_that_keys_may_skip_more(session: SparkSession) -> None:
     frame = session.sql("SELECT sum(v) FROM f JOIN d ON k = dk WHERE name = 'x'")
     frame.explain()
     (scan,) = last_scans(session)
-    assert (scan.read.blocks, scan.note) == (ALL, "keys of a join may skip more by k while the query runs")
+    assert (scan.read.blocks, scan.keys) == (ALL, "keys of a join may skip more by k while the query runs")
     frame.collect()
     (scan,) = last_scans(session)
     assert scan.read.blocks <= FEW
-    assert scan.note == "from d: 2 keys"
+    assert scan.keys == "from d: 2 keys"
 
 
 UNTOUCHED = {
