@@ -23,8 +23,10 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.*;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.logical.BaseEvalPython;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -34,6 +36,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias$;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.catalyst.plans.logical.statsEstimation.EstimationUtils$;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
@@ -50,6 +53,7 @@ import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.SchemaPruning$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import org.apache.spark.sql.types.*;
 import org.apache.spark.unsafe.types.CalendarInterval;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -102,7 +106,25 @@ public class ReadBlocks extends Rule {
   public TreeNode apply(TreeNode plan) {
     String verb = (String) VERBS.get(plan.nodeName());
     if (verb != null) refuseChange((LogicalPlan) ((LogicalPlan) plan).children().apply(0), verb);
+    if (org.apache.spark.sql.internal.SQLConf.get().adaptiveExecutionEnabled())
+      addProbes((LogicalPlan) plan, planning().probes);
     return visit((LogicalPlan) plan, null);
+  }
+
+  /** Adds the attributes that a join compares with keys of its other side, by which {@link PruneByKeys} may skip. */
+  private static void addProbes(LogicalPlan plan, Map probes) {
+    for (int i = 0; i < plan.children().size(); i++) addProbes((LogicalPlan) plan.children().apply(i), probes);
+    if (!(plan instanceof Join)) return;
+    scala.Option keys = ExtractEquiJoinKeys.unapply((Join) plan);
+    if (!keys.isDefined()) return;
+    boolean[] sides = {PartitionPruning$.MODULE$.canPruneLeft(((Join) plan).joinType()),
+        PartitionPruning$.MODULE$.canPruneRight(((Join) plan).joinType())};
+    for (int side = 0; side < 2; side++) {
+      scala.collection.immutable.Seq compared =
+          (scala.collection.immutable.Seq) ((scala.Product) keys.get()).productElement(1 + side);
+      for (int i = 0; i < compared.size() && sides[side]; i++)
+        if (compared.apply(i) instanceof Attribute) probes.put(((Attribute) compared.apply(i)).exprId(), Boolean.TRUE);
+    }
   }
 
   /** Spark's statements that change a table, and the verbs of the command line that do so. */
@@ -190,10 +212,10 @@ public class ReadBlocks extends Rule {
   }
 
   /** Replaces attributes by expressions. */
-  static class Replacing extends scala.runtime.AbstractFunction1 {
+  public static class Replacing extends scala.runtime.AbstractFunction1 {
     private final Map values;
 
-    Replacing(Map values) { this.values = values; }
+    public Replacing(Map values) { this.values = values; }
 
     public Object apply(Object expression) {
       if (!(expression instanceof Attribute)) return ((Expression) expression).mapChildren(this);
@@ -223,17 +245,20 @@ public class ReadBlocks extends Rule {
   /** Asks Python for the plan that replaces a scan. If this fails before the answer, the whole table is read. */
   private LogicalPlan read(Scan scan, LogicalPlan plan, Expression above) {
     Planning planning = planning();
+    scan.place = planning.token + " " + planning.scans.getAndIncrement();
+    scan.probes = planning.probes;
     boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
     Object key = null;
     Object answer = null;
     try {
       scan.above = scan.projected ? through(plan, above) : above;
-      String text = scan.toJson(unusual(), scan.all());
+      scan.unusual = unusual();
+      String text = scan.toJson(scan.unusual, scan.all());
       // Details that Python does not need, such as the plans of subqueries, are left out.
       key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
       LogicalPlan known = (LogicalPlan) planning.plans.get(key);
       if (known != null) return known;
-      answer = handler.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
+      answer = handler.apply((isOnlyPlanned ? "plan " : "read ") + scan.place + "\n" + text, scan);
     } catch (Throwable failure) {
       answer = whole(scan, planning, failure);
     }
@@ -247,7 +272,7 @@ public class ReadBlocks extends Rule {
     org.slf4j.LoggerFactory.getLogger("layoutopt.spark").warn(
         "planning the scan of the table " + scan.table.name + " failed (" + failure + "): the whole table is read");
     try {
-      return handler.apply("read " + planning.token + "\n" + scan.toJson(null, null), scan);
+      return handler.apply("read " + scan.place + "\n" + scan.toJson(null, null), scan);
     } catch (Throwable again) {
       return "Python did not answer what to read of the table " + scan.table.name + " (" + again
           + "); its process may have ended: run the query again in a session whose Python process runs";
@@ -272,6 +297,8 @@ public class ReadBlocks extends Rule {
   static class Planning {
     final long token = TOKENS.incrementAndGet();
     final Map plans = new ConcurrentHashMap();
+    final AtomicLong scans = new AtomicLong();
+    final Map probes = new ConcurrentHashMap();
   }
 
   static class Subqueries extends scala.runtime.AbstractFunction1 {
@@ -363,6 +390,13 @@ public class ReadBlocks extends Rule {
     private final org.apache.spark.sql.internal.SQLConf settings = org.apache.spark.sql.internal.SQLConf.get();
     /** What rows must meet further up in the plan, besides the condition; null if unknown. */
     Expression above;
+    /** The query's token and the number of the scan in it. */
+    String place;
+    /** See {@link ReadBlocks#unusual()}. */
+    String unusual;
+    Map probes = Collections.EMPTY_MAP;
+    /** Whether the driver has read the rows. */
+    private boolean isHeld = false;
     final boolean projected;
     /** The attributes to read, in the relation's order. */
     final List wanted = new ArrayList();
@@ -402,6 +436,18 @@ public class ReadBlocks extends Rule {
     /** The rows of a replacement plan that meet the conditions further up. */
     public LogicalPlan withConditionsAbove(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
 
+    /** The columns by which keys of a join may skip blocks while the query runs, one a line. */
+    public String probes() {
+      StringBuilder text = new StringBuilder();
+      for (int i = 0; i < wanted.size() && !isHeld; i++) {
+        AttributeReference attribute = (AttributeReference) wanted.get(i);
+        if (!probes.containsKey(attribute.exprId())) continue;
+        if (text.length() > 0) text.append('\n');
+        text.append(attribute.name());
+      }
+      return text.toString();
+    }
+
     String ids() {
       StringBuilder text = new StringBuilder();
       for (int i = 0; i < wanted.size(); i++) text.append(' ').append(((AttributeReference) wanted.get(i)).exprId());
@@ -423,6 +469,36 @@ public class ReadBlocks extends Rule {
       if (unusual == null) text.append("null");
       else Json.quote(text, unusual);
       return text.append('}').toString();
+    }
+
+    /** The scan over tasks that read its blocks, which have the wanted columns by name; bytes as for {@link #read}. */
+    public LogicalPlan overTasks(LogicalPlan source, long bytes) {
+      LogicalPlan sized = sized(source, bytes);
+      TaskRead.put(sized, new TaskRead(this, new ConcurrentHashMap()));
+      return over(sized);
+    }
+
+    /** Tasks with the size of what they read: by the rows that they are given, Spark would broadcast any table. */
+    LogicalPlan sized(LogicalPlan tasks, long bytes) {
+      LogicalPlan given = (LogicalPlan) tasks.children().apply(0);
+      AttributeMap none = AttributeMap$.MODULE$.empty();
+      scala.math.BigInt size = scala.math.BigInt.apply(Math.max(bytes, 1))
+          .$times(EstimationUtils$.MODULE$.getSizePerRow(given.output(), none))
+          .$div(EstimationUtils$.MODULE$.getSizePerRow(tasks.output(), none));
+      org.apache.spark.sql.classic.SparkSession session =
+          (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession();
+      Object rows = session.sessionState().executePlan(given,
+          org.apache.spark.sql.execution.CommandExecutionMode$.MODULE$.SKIP()).toRdd();
+      List children = new ArrayList();
+      children.add(held(given.output(), rows, null, null, size));
+      return (LogicalPlan) tasks.withNewChildren(Seqs.of(children));
+    }
+
+    private LogicalPlan held(Object output, Object rows, Object partitioning, Object ordering, scala.math.BigInt size) {
+      Statistics statistics = new Statistics(size, scala.Option.apply(null), AttributeMap$.MODULE$.empty(), false);
+      return (LogicalPlan) Versions.make(LogicalRDD.class, LogicalRDD$.MODULE$, new Object[] {output, rows, partitioning,
+          ordering, Boolean.FALSE, scala.Option.apply(null), ((HadoopFsRelation) relation.relation()).sparkSession(),
+          scala.Option.apply(statistics), scala.Option.apply(null), Boolean.FALSE});
     }
 
     /** The scan over another source, which has the wanted columns by name. */
@@ -504,11 +580,11 @@ public class ReadBlocks extends Rule {
      *
      * files: their numbers in the snapshot.
      * blocks: the ids of the blocks to read, ascending; null for all blocks of these files.
-     * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
      * bytes: the size of the scan for the join planner.
+     * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
      * rest: a plan of other rows of the table, or null.
      */
-    public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label,
+    public LogicalPlan read(Snapshot snapshot, String files, String blocks, long bytes, String opaque, String label,
         LogicalPlan rest) {
       int[] chosen = Text.ints(files);
       List hidden = Arrays.asList(Text.lines(opaque));
@@ -533,14 +609,14 @@ public class ReadBlocks extends Rule {
           shown.add(attribute);
         }
       }
-      AttributeReference block = new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
-          NamedExpression$.MODULE$.newExprId(), Seqs.none());
+      AttributeReference block = block(snapshot);
       if (blocks != null) {
         columns = columns.add(block.name(), LongType$.MODULE$);
         attributes.add(block);
       }
       org.apache.spark.sql.SparkSession session = ((HadoopFsRelation) this.relation.relation()).sparkSession();
-      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes);
+      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes, this,
+          new ConcurrentHashMap());
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
       LogicalPlan result = Versions.relation(relation, Seqs.of(attributes), named(label, columns));
@@ -558,8 +634,14 @@ public class ReadBlocks extends Rule {
       return new Union(Seqs.of(both), false, false);
     }
 
+    private static AttributeReference block(Snapshot snapshot) {
+      return new AttributeReference(snapshot.block, LongType$.MODULE$, true, Metadata$.MODULE$.empty(),
+          NamedExpression$.MODULE$.newExprId(), Seqs.none());
+    }
+
     /** Few rows that the driver has, as an Arrow stream of the wanted columns; Spark reads them without a job. */
     public LogicalPlan local(byte[] stream, String label) {
+      isHeld = true;
       scala.Tuple2 read = Versions.readStream(stream);
       scala.collection.Iterator rows = (scala.collection.Iterator) read._1();
       StructField[] fields = ((StructType) read._2()).fields();
@@ -586,15 +668,12 @@ public class ReadBlocks extends Rule {
 
     /** More rows that the driver has, with their size, by which the join planner decides on a broadcast. */
     public LogicalPlan held(LogicalPlan rows, long bytes, String label) {
+      isHeld = true;
       if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;
       held.rdd().setName(label);
-      Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
-          AttributeMap$.MODULE$.empty(), false);
-      Object session = ((HadoopFsRelation) relation.relation()).sparkSession();
-      return over((LogicalPlan) Versions.make(LogicalRDD.class, LogicalRDD$.MODULE$, new Object[] {
-          held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), Boolean.FALSE,
-          scala.Option.apply(null), session, scala.Option.apply(size), scala.Option.apply(null), Boolean.FALSE}));
+      return over(held(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(),
+          scala.math.BigInt.apply(Math.max(bytes, 1))));
     }
 
     /** No rows, for a scan that is only planned. */
@@ -718,15 +797,20 @@ public class ReadBlocks extends Rule {
     private final StructType partitions;
     private final String blocks;
     private final long bytes;
+    final Scan scan;
+    /** See {@link Leaf#known}. */
+    final Map joins;
 
     BlockIndex(Snapshot snapshot, org.apache.spark.sql.SparkSession session, int[] files, StructType partitions,
-        String blocks, long bytes) {
+        String blocks, long bytes, Scan scan, Map joins) {
       this.snapshot = snapshot;
       this.session = session;
       this.files = files;
       this.partitions = partitions;
       this.blocks = blocks;
       this.bytes = bytes;
+      this.scan = scan;
+      this.joins = joins;
     }
 
     public scala.collection.immutable.Seq rootPaths() {
@@ -801,6 +885,147 @@ public class ReadBlocks extends Rule {
     }
 
     public int hashCode() { return 31 * snapshot.key.hashCode() + Arrays.hashCode(files); }
+  }
+
+  /** Tasks that read the blocks of a scan: the first of their output's attributes tells them from others. */
+  static class TaskRead {
+    private static final Map ALL = Collections.synchronizedMap(new WeakHashMap());
+    final Scan scan;
+    final Map joins;
+
+    TaskRead(Scan scan, Map joins) {
+      this.scan = scan;
+      this.joins = joins;
+    }
+
+    static void put(LogicalPlan source, TaskRead read) {
+      if (!source.output().isEmpty()) ALL.put(((Attribute) source.output().apply(0)).exprId(), read);
+    }
+
+    static TaskRead of(LogicalPlan plan) {
+      // Tasks read no rows of the plan below them, but numbers.
+      boolean isRead = plan.nodeName().endsWith("MapInArrow") && !plan.output().isEmpty();
+      return isRead ? (TaskRead) ALL.get(((Attribute) plan.output().apply(0)).exprId()) : null;
+    }
+  }
+
+  /** Where the rows of a scan come into a plan that runs; keys of a join may leave fewer blocks to read. */
+  public static class Leaf {
+    private final LogicalPlan plan;
+    private final Scan scan;
+    private static final Object IN_VAIN = new Object();
+    /** What the keys of joins leave here, by join. */
+    private final Map joins;
+    private String join;
+
+    private Leaf(LogicalPlan plan, Scan scan, Map joins) {
+      this.plan = plan;
+      this.scan = scan;
+      this.joins = joins;
+    }
+
+    /** The scan that a plan reads; null if it is no scan of a registered table. */
+    public static Leaf of(LogicalPlan plan) {
+      TaskRead tasks = TaskRead.of(plan);
+      if (tasks != null) return new Leaf(plan, tasks.scan, tasks.joins);
+      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation))
+        return null;
+      FileIndex index = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+      return index instanceof BlockIndex ? new Leaf(plan, ((BlockIndex) index).scan, ((BlockIndex) index).joins) : null;
+    }
+
+    /** Whether Spark's own reader reads here. */
+    public boolean isNative() { return plan instanceof LogicalRelation; }
+
+    /** What the keys of a join leave here, if they were used before; else null, and they are used now. */
+    public LogicalPlan known(String join) {
+      this.join = join;
+      Object known = joins.get(join);
+      return known == IN_VAIN ? plan : (LogicalPlan) known;
+    }
+
+    /** Keeps what the keys of the join leave: the place itself if they skip nothing. */
+    public LogicalPlan keep(LogicalPlan narrowed) {
+      Object kept = narrowed;
+      if (narrowed == plan) kept = IN_VAIN;
+      joins.put(join, kept);
+      return narrowed;
+    }
+
+    /** The joins whose keys skip nothing more in the place that is made of this one. */
+    private Map used() {
+      Map result = new ConcurrentHashMap();
+      java.util.Iterator entries = joins.entrySet().iterator();
+      while (entries.hasNext()) {
+        Map.Entry entry = (Map.Entry) entries.next();
+        if (entry.getValue() == IN_VAIN) result.put(entry.getKey(), IN_VAIN);
+      }
+      result.put(join, IN_VAIN);
+      return result;
+    }
+
+    /** The task for Python: to read what rows need that meet the tests, besides the scan's condition. */
+    public String task(List tests, String from) {
+      StringBuilder text = new StringBuilder("keys ").append(scan.place).append("\n{\"from\":");
+      Json.quote(text, from);
+      text.append(",\"unusual\":");
+      if (scan.unusual == null) text.append("null");
+      else Json.quote(text, scan.unusual);
+      text.append(",\"tests\":[");
+      for (int i = 0; i < tests.size(); i++) {
+        if (i > 0) text.append(',');
+        new Json(plan.output()).write(text, (Expression) tests.get(i));
+      }
+      return text.append("]}").toString();
+    }
+
+    /** Fewer of the files and blocks that Spark's reader reads; see {@link Scan#read}. */
+    public LogicalPlan read(String files, String blocks, long bytes, String label, LogicalPlan rest, long restBytes) {
+      LogicalRelation old = (LogicalRelation) plan;
+      HadoopFsRelation relation = (HadoopFsRelation) old.relation();
+      BlockIndex index = (BlockIndex) relation.location();
+      StructType columns = relation.dataSchema();
+      List attributes = new ArrayList();
+      Attribute block = null;
+      for (int i = 0; i < old.output().size(); i++) {
+        Attribute attribute = (Attribute) old.output().apply(i);
+        attributes.add(attribute);
+        if (attribute.name().equals(index.snapshot.block)) block = attribute;
+      }
+      boolean isAdded = blocks != null && block == null;
+      if (isAdded) {
+        block = Scan.block(index.snapshot);
+        columns = columns.add(block.name(), LongType$.MODULE$);
+        attributes.add(block);
+      }
+      BlockIndex fewer = new BlockIndex(index.snapshot, index.session, Text.ints(files), index.partitions, blocks, bytes,
+          scan, used());
+      LogicalPlan result = Versions.relation(new HadoopFsRelation(fewer, relation.partitionSchema(), columns,
+          scala.Option.apply(null), relation.fileFormat(), relation.options(), relation.sparkSession()),
+          Seqs.of(attributes), Scan.named(label, columns));
+      if (blocks != null) result = new Filter(Blocks.isIn((AttributeReference) block, Text.longs(blocks)), result);
+      if (isAdded) result = new Project(old.output(), result);
+      if (rest == null) return result;
+      List both = new ArrayList();
+      both.add(result);
+      both.add(over(rest, restBytes));
+      return new Union(Seqs.of(both), false, false);
+    }
+
+    /** The rows of other tasks, which have the same columns by name. */
+    public LogicalPlan over(LogicalPlan tasks, long bytes) {
+      LogicalPlan source = scan.sized(tasks, bytes);
+      TaskRead.put(source, new TaskRead(scan, used()));
+      List aliases = new ArrayList();
+      for (int i = 0; i < plan.output().size(); i++) {
+        AttributeReference attribute = (AttributeReference) plan.output().apply(i);
+        aliases.add(Scan.named(scan.column(source, attribute), attribute));
+      }
+      return new Project(Seqs.of(aliases), source);
+    }
+
+    /** No rows. */
+    public LogicalPlan nothing() { return Versions.rows(plan.output(), Seqs.none()); }
   }
 
   /** The files of a registered table, before the rule replaces the relation. */

@@ -1,4 +1,4 @@
-"""Add the optimiser rule of ``ReadBlocks.java`` to Spark sessions.
+"""Add the rules of ``ReadBlocks.java`` and ``PruneByKeys.java`` to Spark sessions.
 
 This module uses Spark's private interfaces: Janino, callbacks from Java, and experimental methods.
 """
@@ -19,8 +19,10 @@ from layoutopt.model.schema import Column, schema_ddl
 from layoutopt.spark.core.sessions import java_session
 from layoutopt.spark.core.versions import adapt_java, java_class
 
-_SOURCE: Final = Path(__file__).with_name("ReadBlocks.java")
-_CLASS: Final = "layoutopt.ReadBlocks"
+_SOURCES: Final = {
+    f"layoutopt.{name}": Path(__file__).with_name(f"{name}.java") for name in ("ReadBlocks", "PruneByKeys")
+}
+_ADAPTIVE_RULES: Final = "runtimeOptimizerRules"
 _LOCK: Final = threading.Lock()
 
 # Expressions may have another meaning under other values of these settings, or under any legacy setting.
@@ -54,70 +56,98 @@ def add_rule(spark: SparkSession, handler: ScanHandler) -> Any:
     assert jvm is not None, "a classic session has a JVM"
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    arguments = jvm.java.util.ArrayList()
-    arguments.add(_JavaFunction(handler))
-    arguments.add(to_java_map(spark, _USUAL))
-    rule = _compile_rule(jvm, spark.version).getConstructors()[0].newInstance(arguments.toArray())
+    classes, function = _compile_rules(jvm, spark.version), _JavaFunction(handler)
+    rule = _make(jvm, classes[0], function, to_java_map(spark, _USUAL))
+    by_keys = _make(jvm, classes[1], function)
     with _LOCK:
         experimental = session.experimental()
         _set_rules(jvm, experimental, [*_list_other_rules(experimental), rule])
+        _set_adaptive_rules(jvm, session, [*_list_other_adaptive_rules(session), by_keys])
     return rule
+
+
+def _make(jvm: Any, java_class: Any, *values: Any) -> Any:
+    arguments = jvm.java.util.ArrayList()
+    for value in values:
+        arguments.add(value)
+    return java_class.getConstructors()[0].newInstance(arguments.toArray())
 
 
 def has_rule(spark: SparkSession) -> bool:
     """Return whether the session's optimiser has the rule."""
-    return any(map(_is_layoutopt_rule, _list_rules(java_session(spark).experimental())))
+    return any(map(_is_layoutopt_rule, _list_items(java_session(spark).experimental().extraOptimizations())))
 
 
 def remove_rule(spark: SparkSession) -> None:
-    """Remove the rule from a session; other rules stay."""
-    experimental = java_session(spark).experimental()
+    """Remove the rules from a session; other rules stay."""
+    session = java_session(spark)
     with _LOCK:
-        _set_rules(spark._jvm, experimental, _list_other_rules(experimental))
+        _set_rules(spark._jvm, session.experimental(), _list_other_rules(session.experimental()))
+        _set_adaptive_rules(spark._jvm, session, _list_other_adaptive_rules(session))
 
 
 def _is_layoutopt_rule(rule: Any) -> bool:
-    return bool(rule.getClass().getName() == _CLASS)
+    return rule.getClass().getName() in _SOURCES
 
 
-def _list_rules(experimental: Any) -> list[Any]:
-    rules = experimental.extraOptimizations()
-    return [rules.apply(index) for index in range(rules.size())]
+def _list_items(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _list_other_rules(experimental: Any) -> list[Any]:
-    return [rule for rule in _list_rules(experimental) if not _is_layoutopt_rule(rule)]
+    return [rule for rule in _list_items(experimental.extraOptimizations()) if not _is_layoutopt_rule(rule)]
 
 
 def _set_rules(jvm: Any, experimental: Any, rules: Sequence[Any]) -> None:
-    items = jvm.java.util.ArrayList()
-    for rule in rules:
-        items.add(rule)
-    getattr(experimental, "extraOptimizations_$eq")(jvm.PythonUtils.toSeq(items))
+    getattr(experimental, "extraOptimizations_$eq")(_to_sequence(jvm, rules))
 
 
-_CLASSES: Final[dict[int, Any]] = {}
+def _list_other_adaptive_rules(session: Any) -> list[Any]:
+    rules = session.sessionState().adaptiveRulesHolder().runtimeOptimizerRules()
+    return [rule for rule in _list_items(rules) if not _is_layoutopt_rule(rule)]
 
 
-def _compile_rule(jvm: Any, version: str) -> Any:
-    """Return the rule's class, compiled once in each Java process."""
+def _set_adaptive_rules(jvm: Any, session: Any, rules: Sequence[Any]) -> None:
+    """Set the rules by which Spark optimises a query again while it runs; only extensions may add some officially."""
+    holder = session.sessionState().adaptiveRulesHolder()
+    field = holder.getClass().getDeclaredField(_ADAPTIVE_RULES)
+    field.setAccessible(True)
+    field.set(holder, _to_sequence(jvm, rules))
+
+
+def _to_sequence(jvm: Any, items: Sequence[Any]) -> Any:
+    result = jvm.java.util.ArrayList()
+    for item in items:
+        result.add(item)
+    return jvm.PythonUtils.toSeq(result)
+
+
+_CLASSES: Final[dict[int, list[Any]]] = {}
+
+
+def _compile_rules(jvm: Any, version: str) -> list[Any]:
+    """Return the classes of :data:`_SOURCES`, compiled once in each Java process."""
     with _LOCK:
         compiled = _CLASSES.get(id(jvm._gateway_client))
         if compiled is not None:
             return compiled
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-        try:
-            compiler.cook(adapt_java(_SOURCE.read_text(encoding="utf-8")))
-        except Py4JJavaError as error:
-            message = error.java_exception.getMessage()
-            raise SettingError(
-                f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to 4.3, or "
-                "read the table by layoutopt.open_table(PATH).scan(...)"
-            ) from error
-        _CLASSES.clear()  # drops the class of an ended Java process
-        _CLASSES[id(jvm._gateway_client)] = compiler.getClassLoader().loadClass(_CLASS)
-        return _CLASSES[id(jvm._gateway_client)]
+        loader, classes = jvm.java.lang.Thread.currentThread().getContextClassLoader(), []
+        for name, source in _SOURCES.items():
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.setParentClassLoader(loader)
+            try:
+                compiler.cook(adapt_java(source.read_text(encoding="utf-8")))
+            except Py4JJavaError as error:
+                message = error.java_exception.getMessage()
+                raise SettingError(
+                    f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to "
+                    "4.3, or read the table by layoutopt.open_table(PATH).scan(...)"
+                ) from error
+            loader = compiler.getClassLoader()
+            classes.append(loader.loadClass(name))
+        _CLASSES.clear()  # drops the classes of an ended Java process
+        _CLASSES[id(jvm._gateway_client)] = classes
+        return classes
 
 
 def to_java_schema(spark: SparkSession, columns: Sequence[Column]) -> Any:

@@ -31,7 +31,14 @@ _SETTING: Final = Lock()
 PRIVATE: Final = {
     "org.apache.spark.sql.classic.Dataset": ("ofRows", "queryExecution"),
     "org.apache.spark.sql.classic.SparkSession": ("experimental", "sessionState", "sessionUUID"),
-    "org.apache.spark.sql.internal.SessionState": ("catalog", "conf", "functionRegistry", "sqlParser"),
+    "org.apache.spark.sql.internal.SessionState": (
+        "adaptiveRulesHolder",
+        "catalog",
+        "conf",
+        "functionRegistry",
+        "sqlParser",
+    ),
+    "org.apache.spark.sql.execution.adaptive.AdaptiveRulesHolder": ("runtimeOptimizerRules",),
     "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
     "org.apache.spark.sql.catalyst.analysis.FunctionRegistry": ("builtin",),
     "org.apache.spark.sql.catalyst.analysis.SimpleFunctionRegistry": ("lookupFunctionBuilder",),

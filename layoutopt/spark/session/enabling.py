@@ -41,7 +41,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.cost_limit import check_bytes
 from layoutopt.scan.explain import Explanation, explain
-from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable, sum_read
 from layoutopt.scan.shadow_check_texts import whole_read
 from layoutopt.scan.table import SourceTable, Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
@@ -60,9 +60,16 @@ from layoutopt.spark.core.sessions import get_own_setting, java_session
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class, keep_active_session
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
+from layoutopt.spark.session.readers import (
+    SnapshotFiles,
+    list_files,
+    plan_narrower_read,
+    plan_read,
+    read_to_dataframe,
+)
 from layoutopt.spark.session.tables import (
     PlannedQuery,
+    PlannedScan,
     Registration,
     SessionTables,
     create_view,
@@ -84,6 +91,8 @@ _ENABLING: Final = threading.RLock()
 FUNCTION: Final = "layoutopt"
 # For IN lists longer than this setting, Spark pushes only the minimum and maximum to Parquet, which skip little.
 _SETTING: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
+# Keys of a join narrow a scan that is about to run if it then reads at most this share of its bytes.
+_MOST_KEPT: Final = 0.9
 # Parquet compares values by nested calls, so much longer lists would overflow its stack.
 MAX_IN_VALUES: Final = 400
 
@@ -183,9 +192,7 @@ def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
     with state.lock:
         for planned in reversed(state.planned.values()):
             if planned.scans:
-                return tuple(
-                    replace(ScanMetrics.of(entry.name, read), note=note) for entry, read, note in planned.scans
-                )
+                return tuple(scan.metrics for scan in planned.scans.values())
     return ()
 
 
@@ -209,7 +216,7 @@ def plan_reads(frame: DataFrame) -> tuple[TableRead, ...]:
     token = str(state.rule.plan(java_session(spark), get_analyzed_plan(frame)))
     with state.lock:
         planned = state.planned.pop(token, PlannedQuery())
-    return tuple(read for _, read, _ in planned.scans)
+    return tuple(scan.read for scan in planned.scans.values())
 
 
 def _handle_task(spark: SparkSession, state: SessionTables, text: str, scan: Any) -> Any:
@@ -218,13 +225,16 @@ def _handle_task(spark: SparkSession, state: SessionTables, text: str, scan: Any
     If the analysis of a condition fails, the whole table is read, with a warning. Damaged files are errors.
     """
     head, _, body = text.partition("\n")
-    task, token = head.split()
+    task, *place = head.split()
     try:
         if task == "refresh":
-            return _refresh(spark, state, token)
+            return _refresh(spark, state, place[0])
         if task == "open":
             return make_relation(spark, state, get_path_registration(body))
-        return _replace_scan(spark, state, task, token, json.loads(body), scan)
+        token, number = place
+        if task == "keys":
+            return _narrow_scan(spark, state, token, int(number), json.loads(body), scan)
+        return _replace_scan(spark, state, task, token, int(number), json.loads(body), scan)
     except LayoutoptError as error:
         return str(error)
     except Exception as error:
@@ -233,7 +243,7 @@ def _handle_task(spark: SparkSession, state: SessionTables, text: str, scan: Any
 
 
 def _replace_scan(
-    spark: SparkSession, state: SessionTables, task: str, token: str, request: Mapping[str, Any], scan: Any
+    spark: SparkSession, state: SessionTables, task: str, token: str, number: int, request: Mapping[str, Any], scan: Any
 ) -> Any:
     entry = find_registration(request["id"])
     if entry is None:
@@ -242,25 +252,60 @@ def _replace_scan(
         )
     planned = state.get_planned_query(token)
     try:
-        read, note = _plan_scan(spark, state, entry, planned, request, scan)
-        plan = None if task == "plan" else _plan_replacement(spark, state, entry, planned, read, scan)
+        planned_scan = _plan_scan(spark, state, entry, planned, request, scan)
+        plan = None if task == "plan" else _plan_replacement(spark, state, planned, planned_scan, scan)
     except LayoutoptError:
         raise
     except Exception as error:
         table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
         log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
-        read = plan_full_read(table)
+        planned_scan = PlannedScan(entry, plan_full_read(table), note=note)
         if task != "plan":
-            _check_limit(state, planned, read)
+            _check_limit(state, planned, planned_scan.read)
         plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
+    probes = str(scan.probes()).replace("\n", ", ")
+    if probes:
+        planned_scan = replace(planned_scan, keys=f"keys of a join may skip more by {probes} while the query runs")
     with state.lock:
-        planned.scans.append((entry, read, note))
+        planned.scans[number] = planned_scan
+    return plan
+
+
+def _narrow_scan(
+    spark: SparkSession, state: SessionTables, token: str, number: int, request: Mapping[str, Any], leaf: Any
+) -> Any:
+    """Return a plan of a scan's blocks that have keys of a join, or None if it saves too little.
+
+    The join drops all other rows. The scan is about to run.
+    """
+    with state.lock:
+        planned_scan = state.planned.get(token, PlannedQuery()).scans.get(number)
+    if planned_scan is None or not planned_scan.settings:
+        return None
+    read = planned_scan.read
+    tests = [read_condition(tree, read.table.schema, planned_scan.settings[0], {}).root for tree in request["tests"]]
+    if request["unusual"] is not None or is_spark_3():
+        tests = list(map(_drop_functions, tests))
+    root = conjunction([read.scan.filter.root, *tests])
+    pruned = prune_with_settings(read.table, root, read.scan.columns, planned_scan.settings)
+    narrower = replace(read, scan=replace(read.scan, filter=Filter.of(root)), pruned=pruned)
+    if sum_read(pruned).bytes > _MOST_KEPT * sum_read(read.pruned).bytes:
+        return None
+    keys = [f"{len(tree[3]['values']):,}" if tree[0] == "InSet" else "the bounds of many" for tree in request["tests"]]
+    known = [planned_scan.keys] if planned_scan.keys.startswith("from ") else []
+    credit = "; ".join([*known, f"from {request['from']}: {' and '.join(keys)} keys"])
+    after = replace(planned_scan, read=narrower, keys=credit)
+    files = _list_files(spark, state, read.table, leaf)
+    plan = plan_narrower_read(spark, read, narrower, leaf, files, after.metrics.label)
+    if plan is not None:
+        with state.lock:
+            state.get_planned_query(token).scans[number] = after
     return plan
 
 
 def _check_limit(state: SessionTables, planned: PlannedQuery, read: TableRead) -> None:
     if state.max_bytes is not None:
-        check_bytes([*(planned_read for _, planned_read, _ in planned.scans), read], state.max_bytes)
+        check_bytes([*(scan.read for scan in planned.scans.values()), read], state.max_bytes)
 
 
 def _plan_scan(
@@ -270,8 +315,8 @@ def _plan_scan(
     planned: PlannedQuery,
     request: Mapping[str, Any],
     scan: Any,
-) -> tuple[TableRead, str]:
-    """Return what a scan reads of the query's snapshot, and a note if it skips less than it could."""
+) -> PlannedScan:
+    """Return what a scan reads of the query's snapshot."""
     table = planned.tables.get(entry.source)
     if table is None:
         schema = entry.table.schema
@@ -280,18 +325,20 @@ def _plan_scan(
             create_view(spark, state, entry)  # later queries see the new columns
     columns = _check_columns(table, request["columns"], entry)
     condition, note = _translate_condition(spark, table, request, scan)
-    sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
+    zone = condition.settings.time_zone
+    sessions = tuple(replace(source.plan.settings, time_zone=zone) for source in table.sources)
     pruned = prune_with_settings(table, condition.root, columns, sessions)
     table_scan = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
-    return TableRead(table, table_scan, pruned), note
+    return PlannedScan(entry, TableRead(table, table_scan, pruned), sessions, note)
 
 
 def _plan_replacement(
-    spark: SparkSession, state: SessionTables, entry: Registration, planned: PlannedQuery, read: TableRead, scan: Any
+    spark: SparkSession, state: SessionTables, planned: PlannedQuery, planned_scan: PlannedScan, scan: Any
 ) -> Any:
+    read = planned_scan.read
     _check_limit(state, planned, read)
     files = _list_files(spark, state, read.table, scan)
-    plan = plan_read(spark, read, scan, files, ScanMetrics.of(entry.name, read).label, state.by_driver)
+    plan = plan_read(spark, read, scan, files, planned_scan.metrics.label, state.by_driver)
     if switch.checks_texts() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
     return plan

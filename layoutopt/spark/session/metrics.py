@@ -24,6 +24,7 @@ class ScanMetrics:
         read: the part that is read.
         skipped_by: the skipped part by mechanism: ``partition``, ``features``, ``statistics``.
         note: why less is skipped than possible, if the condition or a session setting is not supported.
+        keys: the keys of joins that have skipped blocks, or by which columns some may while the query runs.
     """
 
     table: str
@@ -35,6 +36,7 @@ class ScanMetrics:
     read: ScanSize
     skipped_by: Mapping[str, ScanSize]
     note: str = ""
+    keys: str = ""
 
     @classmethod
     def of(cls, name: str, read: TableRead) -> ScanMetrics:
@@ -69,5 +71,5 @@ class ScanMetrics:
         by = ", ".join(f"{name} {amount.blocks:,}" for name, amount in self.skipped_by.items())
         read = f"{self.read.blocks:,} of {self.total.blocks:,} blocks, {self.read.rows:,} of {self.total.rows:,} rows"
         size = f"{self.read.bytes:,} of {self.total.bytes:,} bytes"
-        note = f"; {self.note}" if self.note else ""
-        return f"{self.alias}: reads {read}, {size}; blocks skipped by {by}{note}"
+        notes = "".join(f"; {note}" for note in (self.keys, self.note) if note)
+        return f"{self.alias}: reads {read}, {size}; blocks skipped by {by}{notes}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -38,7 +38,7 @@ from layoutopt.model.schema import BLOCK, Column, schema_ddl
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
 from layoutopt.model.values.keys import Key, text_sql, to_key
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable, sum_read
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
 from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
@@ -432,11 +432,11 @@ def plan_read(
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
     if reader is Reader.TASKS or files is None:
-        return scan.over(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
+        return scan.overTasks(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)), measure_read(read))
     native, rest = _split_by_reader(read, files)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
     if rest is not None and not native.rows:
-        return scan.over(rest_plan)
+        return scan.overTasks(rest_plan, measure_read(read))
     return _plan_native_read(native, scan, files, label, rest_plan)
 
 
@@ -458,19 +458,55 @@ def _split_by_reader(read: TableRead, files: SnapshotFiles) -> tuple[TableRead, 
 
 
 def _plan_native_read(read: TableRead, scan: Any, files: SnapshotFiles, label: str, rest: Any) -> Any:
+    opaque = "\n".join(column.name for column in read.columns if not is_pushable(read, column))
+    return scan.read(files.java, *_locate_blocks(read, files), opaque, label, rest)
+
+
+def _locate_blocks(read: TableRead, files: SnapshotFiles) -> tuple[str, str | None, int]:
+    """Return the numbers of a read's files, the ids of its blocks (None for all of these files), and its bytes."""
     plan_files, ids = needed_blocks(read)
     if read.table.catalog.data.is_external:  # the rows of external files have no block id
         ids = None
     # The numbers ascend, since plans are numbered one after the other.
     pairs = zip(files.numbers, plan_files, strict=True)
     numbers = [number for plan_numbers, needed in pairs for number in plan_numbers[needed].tolist()]
-    size = sum(int(plan.bytes[plan.read].sum()) for plan in read.pruned)
-    return scan.read(
-        files.java,
-        ",".join(map(str, numbers)),
-        None if ids is None else ",".join(map(str, ids.tolist())),
-        "\n".join(column.name for column in read.columns if not is_pushable(read, column)),
-        size,
-        label,
-        rest,
+    return ",".join(map(str, numbers)), None if ids is None else ",".join(map(str, ids.tolist())), measure_read(read)
+
+
+def plan_narrower_read(
+    spark: SparkSession, before: TableRead, after: TableRead, leaf: Any, files: SnapshotFiles | None, label: str
+) -> Any:
+    """Return the plan that replaces a scan which is about to run, for fewer of its blocks.
+
+    Args:
+        before: the read that is about to run.
+        after: the same with fewer blocks.
+        leaf: the optimiser rule's object for the place in the plan, which may be a part of the read.
+        files: as for :func:`plan_read`.
+    """
+    if not leaf.isNative():
+        return leaf.over(get_analyzed_plan(read_by_tasks(spark, after, after.segments, label)), measure_read(after))
+    assert files is not None, "Spark's own reader knows its files"
+    native, _ = _split_by_reader(before, files)
+    if any(one.choice != other.choice for one, other in zip(native.pruned, after.pruned, strict=True)):
+        return None
+    native = replace(
+        native,
+        scan=after.scan,
+        pruned=tuple(
+            replace(one, read=one.read & other.read) for one, other in zip(native.pruned, after.pruned, strict=True)
+        ),
     )
+    if not native.rows:
+        return leaf.nothing()
+    native, rest = _split_by_reader(native, files)
+    rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
+    rest_bytes = 0 if rest is None else measure_read(rest)
+    if rest is not None and not native.rows:
+        return leaf.over(rest_plan, rest_bytes)
+    return leaf.read(*_locate_blocks(native, files), label, rest_plan, rest_bytes)
+
+
+def measure_read(read: TableRead) -> int:
+    """Return the compressed bytes that a read needs, by which Spark decides on a broadcast."""
+    return sum_read(read.pruned).bytes

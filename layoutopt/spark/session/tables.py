@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -20,12 +20,14 @@ from pyspark.sql import SparkSession
 from layoutopt.catalog.snapshot import newest_state
 from layoutopt.errors import QueryError
 from layoutopt.external.indexed_source import has_changed
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.table import Table, open_table, plan_read
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.rule import plan_to_dataframe, to_java_schema
 from layoutopt.spark.core.sessions import java_session
+from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, partition_column, read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
@@ -122,12 +124,34 @@ class SessionTables:
             return query
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedScan:
+    """A scan of a query.
+
+    Attributes:
+        settings: those under which blocks are chosen, for each plan of the table; empty if the whole table is read.
+        note: why it skips less than it could.
+        keys: as those of :class:`~layoutopt.spark.session.metrics.ScanMetrics`.
+    """
+
+    registration: Registration
+    read: TableRead
+    settings: tuple[SessionSettings, ...] = ()
+    note: str = ""
+    keys: str = ""
+
+    @property
+    def metrics(self) -> ScanMetrics:
+        """What the scan reads and skips."""
+        return replace(ScanMetrics.of(self.registration.name, self.read), note=self.note, keys=self.keys)
+
+
 @dataclass(eq=False)
 class PlannedQuery:
-    """The tables that a query reads, by source, and its scans with notes, in the order of planning."""
+    """The tables that a query reads, by source, and its scans by their numbers in it."""
 
     tables: dict[object, Table] = field(default_factory=dict)
-    scans: list[tuple[Registration, TableRead, str]] = field(default_factory=list)
+    scans: dict[int, PlannedScan] = field(default_factory=dict)
 
 
 _SESSIONS: dict[str, SessionTables] = {}

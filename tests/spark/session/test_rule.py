@@ -286,7 +286,7 @@ def test_a_spark_on_which_the_rule_does_not_compile_is_said(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ReadBlocks.java").write_text("package layoutopt; public class ReadBlocks extends NoSuchRule {}")
-    monkeypatch.setattr(rule, "_SOURCE", tmp_path / "ReadBlocks.java")
+    monkeypatch.setattr(rule, "_SOURCES", {"layoutopt.ReadBlocks": tmp_path / "ReadBlocks.java"})
     monkeypatch.setattr(rule, "_CLASSES", {})
     with pytest.raises(SettingError, match=r"does not compile on Spark [\d.]+.*NoSuchRule"):
         enable(spark.newSession())
