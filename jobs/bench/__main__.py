@@ -150,6 +150,24 @@ def brushing(
 
 
 @app.command()
+def star(
+    rows: Rows = None,
+    folder: Folder = _FOLDER,
+    count: Annotated[int, typer.Option(min=1, help="queries of each template")] = 2,
+    json: Json = False,
+) -> None:
+    """Time joins with filtered dimensions in Spark, on plain Parquet and on an optimised fact.
+
+    Example: python -m jobs.bench star --rows 2000000
+    """
+    from jobs.bench.star import ROWS, run_star, star_report
+
+    session = _session(json)
+    measured = _run("measuring joins", session, partial(run_star, rows or ROWS, folder, count))
+    session.show(measured, lambda console: console.print(star_report(measured)))
+
+
+@app.command()
 def growth(
     folder: Folder = _FOLDER,
     stages: Annotated[str, typer.Option(help="analyze, evaluate, plan, load, verify, append", show_default="all")] = "",
