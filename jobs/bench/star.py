@@ -100,7 +100,7 @@ def write_tables(rows: int, folder: Path) -> None:
         "ss_store_sk": np.where(near, home[buyer], numbers.integers(0, _STORES, rows)),
         "ss_item_sk": np.where(season, seasonal, numbers.integers(0, _ITEMS, rows)),
         "ss_promo_sk": numbers.integers(0, _PROMOTIONS, rows), "ss_quantity": numbers.integers(1, 100, rows),
-        "ss_sales_price": numbers.integers(1, 20_000, rows) / 100, "ss_ticket": np.arange(rows),
+        "ss_sales_price": numbers.integers(1, 20_000, rows), "ss_ticket": np.arange(rows),
     }  # fmt: skip
     tables = dict(zip((*DIMENSIONS, FACT), (dates, item, store, customer, promotion, sales), strict=True))
     for name, columns in tables.items():
