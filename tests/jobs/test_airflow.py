@@ -1,6 +1,6 @@
 """The DAGs in a real Airflow, whose scheduler starts their commands: ten nights, their accidents, and maintenance.
 
-The tests of this file follow one another. ``make test-airflow`` runs them; LAYOUTOPT_TEST_MASTER names the master of
+The tests of this file follow one another. ``make test-cluster`` runs them; LAYOUTOPT_TEST_MASTER names the master of
 Spark, by default one core of this machine.
 """
 
