@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata ablation readme check test test-cluster test-long test-drawn durations test-airflow test-versions lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata ablation readme check test test-cluster test-long test-drawn durations test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,8 +56,8 @@ quick-tests: install
 test: install  ## all fast tests and doctests
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope
 
-test-cluster: install  ## the jobs, sessions and lost workers on a standalone cluster of Spark, which it starts here
-	$(BIN)/pytest -q -m cluster tests/cluster
+test-cluster: install  ## jobs, sessions and lost workers on a cluster of Spark, and the DAGs in Airflow; both on this machine
+	$(BIN)/pytest -q -m cluster tests/cluster tests/jobs
 
 durations: install  ## write tests/durations.json, by which make test shares its files out; on a quiet machine
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope --record-seconds
@@ -68,9 +68,6 @@ test-long: install  ## the tests that take minutes, all examples, new ones each 
 test-drawn: install  ## as many of test-long as fit into DRAW_SECONDS; the commit draws which
 	LAYOUTOPT_CHECK_SKIPPING=1 $(BIN)/pytest -q -n 2 --dist loadscope -m "long or not spark" \
 		--draw $(DRAW) --seconds $(DRAW_SECONDS) --hypothesis-seed $$(echo $(DRAW) | cksum | cut -d " " -f 1)
-
-test-airflow: install  ## the DAGs in a real Airflow, in an environment of its own under build/; takes minutes
-	$(BIN)/pytest -q -m cluster tests/jobs
 
 test-versions: install  ## the suites of sessions and loads on older versions of Spark; takes an hour
 	@for version in $(SPARK_VERSIONS); do \

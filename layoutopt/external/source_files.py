@@ -107,6 +107,12 @@ class SourceFiles(TableFiles):
         return str(store._strip_protocol(place)) if is_url(place) else place
 
 
+def file_of_source(file: SnapshotFile, schema: Schema) -> SourceFiles:
+    """Return one file of a source, under its path."""
+    root = file.path.rpartition("/")[0] if is_url(file.path) else "/"
+    return SourceFiles(root, held={file.path: file}, schema=schema)
+
+
 def external_files(files: TableFiles) -> SourceFiles:
     """Return the files of an external table with their details."""
     assert isinstance(files, SourceFiles), "the catalog is of a source's files"

@@ -1,6 +1,7 @@
 """List a source's Parquet files, and cut them into splits whose live rows are counted by partition.
 
-Files of a path are listed as Spark lists them; those of a Delta or Iceberg table by its metadata, at one version.
+Files of a path, also of ``s3://``, are listed as Spark lists them; those of a Delta or Iceberg table by its metadata,
+at one version.
 Functions raise NeedsSparkError where a file might not be read as Spark reads it.
 """
 
@@ -21,25 +22,29 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.catalog.storage.filesystem import is_url
+from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
+from layoutopt.catalog.storage.footers import metadata_of
 from layoutopt.errors import NeedsSparkError, SchemaError, SourceError
-from layoutopt.external.external_tables import open_snapshot
+from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.footers import SAMPLED_FOOTERS
 from layoutopt.external.formats import parse_table_name
 from layoutopt.external.listing import UNNAMED, local_path, to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourceSnapshot
 from layoutopt.external.source_check import compare_columns
+from layoutopt.external.source_files import file_of_source
 from layoutopt.external.whole_files import check_footer_rows
 from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources.executor import Executor
 from layoutopt.sources.parquet_files import check_columns, list_visible, open_plain, resolve_local_path
 from layoutopt.sources.split import FileSplit, count_partitions, number_splits, partition_value
-from layoutopt.sql.schema import folder_columns, folder_values
+from layoutopt.sql.schema import folder_columns, folder_values, is_listed
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _SPLIT_BYTES: Final = 1 << 27
 _FILES_A_TASK: Final = 16
+# Object stores of which Spark has no reader of its own, so that tasks read them as they read tables there.
+_STORES: Final = frozenset({"s3"})
 
 
 def list_source_files(source: str, schema: Schema, partition_by: str | None) -> tuple[SnapshotFile, ...]:
@@ -53,6 +58,8 @@ def list_source_files(source: str, schema: Schema, partition_by: str | None) -> 
     name = parse_table_name(source)
     if name is not None:
         return _list_table_files(open_snapshot(name), schema)
+    if protocol_of(source) in _STORES:
+        return _list_stored_files(source, schema, partition_by)
     root = resolve_local_path(source)
     is_plain = has_plain_name(source) and has_plain_name(str(root)) and ".." not in root.parts
     in_path = {name.lower() for name in folder_values(f"{root}/")} & {name.lower() for name in schema.names}
@@ -70,6 +77,25 @@ def list_source_files(source: str, schema: Schema, partition_by: str | None) -> 
         return tuple(_list_folders(folders, schema, partition_by))
     except OSError as error:
         raise NeedsSparkError(f"{source!r} can't be looked at ({error})") from error
+
+
+def _list_stored_files(source: str, schema: Schema, partition_by: str | None) -> tuple[SnapshotFile, ...]:
+    """Return the files of a folder of an object store, or a file, as those of a local path."""
+    check_is_no_table(source)
+    store = TableFiles(source)
+    if store.is_file(""):
+        return (SnapshotFile(source, UNNAMED),)
+    paths = sorted(file.path for file in store.walk("") if all(map(is_listed, file.path.split("/"))))
+    if not paths:
+        raise SourceError(f"the source {source!r} has no files; check the path, or wait until its rows have come")
+    urls = [f"{source.rstrip('/')}/{path}" for path in paths]
+    folders = [path.rpartition("/")[0] for path in paths]
+    if not any(folders):
+        return tuple(SnapshotFile(url, UNNAMED) for url in urls)
+    if not all(folders) or any("/" in folder for folder in folders):
+        raise NeedsSparkError(f"{source!r} has files beside folders, or folders in folders")
+    values = _read_folder_values(folders, schema, partition_by)
+    return tuple(SnapshotFile(url, UNNAMED, text) for url, text in zip(urls, values, strict=True))
 
 
 def has_plain_name(path: str) -> bool:
@@ -108,7 +134,15 @@ def _list_table_files(snapshot: SourceSnapshot, schema: Schema) -> tuple[Snapsho
 
 
 def _list_folders(folders: Sequence[Path], schema: Schema, partition_by: str | None) -> Iterator[SnapshotFile]:
-    texts = [folder_values(f"{folder.name}/") for folder in folders]
+    values = _read_folder_values([folder.name for folder in folders], schema, partition_by)
+    for folder, texts in zip(folders, values, strict=True):
+        for path in list_visible(folder):
+            yield SnapshotFile(_check_is_file(path), UNNAMED, texts)
+
+
+def _read_folder_values(names: Sequence[str], schema: Schema, partition_by: str | None) -> list[dict[str, str | None]]:
+    """Return the partition column's text in each folder's name."""
+    texts = [folder_values(f"{name}/") for name in names]
     try:
         columns = folder_columns(texts)
     except SourceError as error:
@@ -118,11 +152,9 @@ def _list_folders(folders: Sequence[Path], schema: Schema, partition_by: str | N
     (column,) = columns
     if (column.name, column.type) != (partition_by, schema.find(partition_by).type):
         raise NeedsSparkError(f"folders are named after {column.name!r} of type {column.type}")
-    for folder, values in zip(folders, texts, strict=True):
-        if values[column.name] == "":
-            raise NeedsSparkError("a folder's name has no value")
-        for path in list_visible(folder):
-            yield SnapshotFile(_check_is_file(path), UNNAMED, values)
+    if any(values[column.name] == "" for values in texts):
+        raise NeedsSparkError("a folder's name has no value")
+    return texts
 
 
 def _check_is_file(path: Path) -> str:
@@ -133,6 +165,9 @@ def _check_is_file(path: Path) -> str:
 
 def read_version(file: SnapshotFile) -> SourceFile:
     """Return a file's URI, size and time of change as Spark reports them, to the millisecond."""
+    if is_url(file.path):
+        stored = file_of_source(file, Schema(())).stat(file.path)
+        return SourceFile(file.path + file.version_suffix, stored.size, int((stored.modified or 0) * 1_000) * 1_000)
     status = Path(file.path).stat()
     path = quote(file.path, safe="/=")
     return SourceFile(f"file:{path}{file.version_suffix}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
@@ -145,7 +180,7 @@ def estimate_rows(files: Sequence[SnapshotFile]) -> int:
         NeedsSparkError: a footer can't be read.
     """
     some = files[:: -(-len(files) // SAMPLED_FOOTERS) or 1]
-    counts = [_read_footer(file.path).num_rows for file in some]
+    counts = [_read_footer(file).num_rows for file in some]
     return int(sum(counts)) * len(files) // max(1, len(some))
 
 
@@ -175,18 +210,22 @@ def _check_all_are_stored(files: Sequence[SnapshotFile], schema: Schema) -> None
     for file in files:
         if file.stored != UNNAMED:  # a table's metadata says which columns there are
             return
-        missing -= set(_read_footer(file.path).schema.to_arrow_schema().names) | set(file.constants)
+        missing -= set(_read_footer(file).schema.to_arrow_schema().names) | set(file.constants)
         if not missing:
             return
     if missing and files:
         raise NeedsSparkError(f"no file has the column {min(missing)!r}")
 
 
-def _read_footer(path: str) -> pq.FileMetaData:
+def _read_footer(file: SnapshotFile) -> pq.FileMetaData:
     try:
-        return pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
-        raise NeedsSparkError(f"the footer of {path!r} can't be read ({error})") from error
+        if is_url(file.path):
+            return metadata_of(file_of_source(file, Schema(())).read_footer(file.path))
+        return pq.read_metadata(file.path)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if is_url(file.path):  # Spark has no reader of its own there
+            raise SourceError(f"the source's file {file.path!r} is no Parquet ({error}); write it again") from error
+        raise NeedsSparkError(f"the footer of {file.path!r} can't be read ({error})") from error
 
 
 def _count_share(
@@ -209,7 +248,7 @@ def _count_file(
             file = replace(file, constants={**file.constants, partition_by: None})
         constant = None if partition_by is None else partition_value(file, schema, partition_by)
         in_file = replace(file, stored=tuple(stored[name] for name in schema.names), deleted=None)
-        footer, size = parquet.metadata, Path(file.path).stat().st_size
+        footer, size = parquet.metadata, read_version(file).size
         check_footer_rows(file.path, footer)
         whole = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
         for read, part in _cut_reads(file, footer):

@@ -24,6 +24,7 @@ from layoutopt.external.footers import SAMPLED_FOOTERS, standard_leaves
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile, has_old_dates, has_old_int96
+from layoutopt.external.source_files import file_of_source
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Schema
@@ -95,7 +96,8 @@ def open_plain(file: SnapshotFile, schema: Schema) -> Iterator[tuple[pq.ParquetF
     """
     path = file.path
     try:
-        with pq.ParquetFile(path, **ARROW_OPTIONS) as parquet:
+        stream = file_of_source(file, schema).open_input(path) if is_url(path) else path
+        with pq.ParquetFile(stream, **ARROW_OPTIONS) as parquet:
             try:
                 stored = _find_columns(file, parquet, schema)
             except SchemaError as error:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,13 +16,13 @@ import pyarrow as pa
 
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.filesystem import TableFiles, is_url
 from layoutopt.errors import NeedsSparkError
 from layoutopt.evaluation.checksum import value_hashes
 from layoutopt.evaluation.murmur3 import hash_words
 from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile
-from layoutopt.external.source_files import stored_names, to_source_columns
+from layoutopt.external.source_files import file_of_source, stored_names, to_source_columns
 from layoutopt.model.arrays import Hashes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import double_quote_name
@@ -93,12 +96,10 @@ def read_by_duckdb(
     import duckdb  # takes longer to import than a small file to read
 
     names = schema.names if names is None else names
-    # DuckDB takes a path for a pattern.
-    path = re.sub(r"([\[*?])", r"[\1]", file.path)
     numbered, numbers = ("", ()) if file.deleted is None else (", file_row_number = true", (_ROW_NUMBER,))
     source = f"FROM read_parquet(?, hive_partitioning = false{numbered})"
     try:
-        with _open_database(os.getpid()).cursor() as connection:
+        with _local_pattern(file, schema) as path, _open_database(os.getpid()).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             in_file = [name for name in connection.sql(source, params=[path]).columns if name not in numbers]
             stored = stored_names(file, schema, in_file)  # others are NULL
@@ -122,6 +123,18 @@ def read_by_duckdb(
         raise NeedsSparkError(
             f"DuckDB, which reads a source a second time, can't read {file.path!r} ({reason})"
         ) from error
+
+
+@contextmanager
+def _local_pattern(file: SnapshotFile, schema: Schema) -> Iterator[str]:
+    """Yield a pattern of DuckDB that matches a local file alone: a copy of one in a store, all of which is read."""
+    if is_url(file.path):
+        with TemporaryDirectory() as folder:
+            copy = Path(folder, "rows.parquet")
+            file_of_source(file, schema).download(file.path, copy)
+            yield str(copy)
+    else:
+        yield re.sub(r"([\[*?])", r"[\1]", file.path)
 
 
 @lru_cache(maxsize=1)

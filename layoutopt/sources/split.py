@@ -17,7 +17,7 @@ from layoutopt.errors import DataFileError, NeedsSparkError
 from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile
-from layoutopt.external.source_files import SourceFiles
+from layoutopt.external.source_files import file_of_source
 from layoutopt.external.whole_files import damaged_page, is_checksum_failure
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.files import read_files, read_source_columns
@@ -110,7 +110,7 @@ class FileSplit:
             return read_files(self.spool, [read], names, _ROWS_AT_ONCE)
         by_name = dict(zip(schema.names, self.file.stored, strict=True))
         stored = {name: place for name in names if (place := by_name[name]) is not None}
-        files = SourceFiles("/", held={self.read.path: self.file}, schema=schema)
+        files = file_of_source(self.file, schema)
         return read_source_columns(files, [read], names, stored, self.file.constants, _ROWS_AT_ONCE)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,28 +19,17 @@ from layoutopt.errors import CatalogError, CommitConflictError, StoreError
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import check_contents, commit, read
 from tests.catalog.loads import run_threads, write_at_once
+from tests.s3 import run_s3
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
 s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
-server: Any = pytest.importorskip("moto.server", reason="needs moto")
-
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
-            patch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("tables")
-        yield os.environ["AWS_ENDPOINT_URL"]
-        s3fs.S3FileSystem.clear_instance_cache()
-    running.stop()
+    with run_s3("tables") as variables:
+        yield variables["AWS_ENDPOINT_URL"]
 
 
 @pytest.fixture
@@ -111,6 +99,9 @@ def test_other_answers_of_stores_are_understood(files: TableFiles, monkeypatch: 
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     monkeypatch.setattr(files._store[0], "pipe_file", pipe_file)
     with pytest.raises(FileExistsError):
+        files.write_new("f", b"x")
+    answers[:] = [501]
+    with pytest.raises(CatalogError, match="use another store for tables"):
         files.write_new("f", b"x")
     for status in (403, 409):
         answers[:] = [status] * 20

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
+import layoutopt
 from layoutopt.spark.core.workers import LIBRARIES
-from tests.cluster.events import write_source
+from tests.cluster.events import ROWS_A_DAY, make_rows, write_source
 from tests.cluster.spark_cluster import PROPERTIES, ROOT, Cluster, link_package, make_worker_python
 from tests.cluster.traps import Traps
 
@@ -30,6 +32,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def made(place: Path) -> Path:
+    """A table of the events, made on this machine by the plan ``made.json``, and ``later`` rows of two days."""
+    document = layoutopt.analyze(place / "log.sql", place / "source", table="events", threshold=1)
+    plan = layoutopt.plan(
+        place / "source", document, executor="local", method="sop", block_rows=100, partition_by="day"
+    )
+    plan.save(place / "made.json")
+    layoutopt.load(place / "source", place / "made", plan, executor="local")
+    (place / "later").mkdir()
+    for day in range(2):
+        pq.write_table(make_rows(day, ROWS_A_DAY, 300), place / "later" / f"{day}.parquet")
+    return place / "made"
+
+
+@pytest.fixture(scope="session")
 def libraries_python(place: Path) -> Path:
     """The Python of workers that have the libraries which the guide names, but not layoutopt."""
     return make_worker_python(place / "libraries", LIBRARIES)
@@ -43,8 +60,8 @@ def traps(place: Path) -> Traps:
 
 @pytest.fixture(scope="session")
 def installed_python(place: Path, traps: Traps) -> Path:
-    """The Python of workers that have layoutopt, too."""
-    python = make_worker_python(place / "installed", LIBRARIES)
+    """The Python of workers that have layoutopt, too, and the driver of a store."""
+    python = make_worker_python(place / "installed", (*LIBRARIES, "s3fs"))
     link_package(python, ROOT / "layoutopt")
     traps.install(python)
     return python

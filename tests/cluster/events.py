@@ -1,12 +1,15 @@
-"""A source of events, a log of queries on it, and its rows as one machine reads them."""
+"""A source of events, a log of queries on it, its rows as one machine reads them, and a scheme of two layouts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from layoutopt.model.layout import ByVectors, Layout, Scheme
 
 DAYS: Final = 3
 ROWS_A_DAY: Final = 1_200
@@ -24,6 +27,14 @@ UNSEEN: Final = (
     "SELECT id, price FROM events WHERE kind = 'air' AND price > 170 AND day = 1 ORDER BY id",
     "SELECT code, count(*) AS n FROM events WHERE code < 9 GROUP BY code ORDER BY code",
     "SELECT kind, note, sum(price) AS total FROM events WHERE code = 3 GROUP BY kind, note ORDER BY kind, note",
+)
+
+# Two layouts that share no column.
+GROUPS: Final = Scheme(
+    (
+        Layout(("id", "day", "kind", "price"), (0, 1), ("id", "day", "kind", "price"), ByVectors()),
+        Layout(("code", "note"), (2, 3), ("code", "note"), ByVectors()),
+    )
 )
 
 
@@ -52,3 +63,10 @@ def write_source(folder: Path) -> Path:
             pq.write_table(rows, source / f"day-{day}-{half}.parquet", row_group_size=200)
     (folder / "log.sql").write_text("".join(f"{query};\n" for query in QUERIES * 3), encoding="utf-8")
     return source
+
+
+def query_rows(rows: pa.Table, query: str) -> pa.Table:
+    """Return the answer of a query on rows in memory."""
+    with duckdb.connect() as connection:
+        connection.register("events", rows)
+        return connection.sql(query).to_arrow_table()

@@ -93,11 +93,12 @@ class Cluster:
     python: Path
     workers: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
+    _port: int = field(default_factory=find_port)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start all processes, and wait until the master knows its workers."""
-        self._port, self._status_port = find_port(), find_port()
+        self._status_port = find_port()
         ports = ("--port", str(self._port), "--webui-port", str(self._status_port))
         self._launch("master", "master.Master", *ports)
         self._wait(lambda: self._read_status() is not None, "the master answers")
@@ -193,10 +194,10 @@ class Cluster:
 
 
 def run_job(
-    cluster: Cluster, job: str, *words: str, conf: Mapping[str, str] | None = None, python: Path | None = None,
-    py_files: Sequence[Path] = (), environment: Mapping[str, str] | None = None,
+    cluster: Cluster, job: str, *words: str, conf: Mapping[str, str] | None = None, python: Path | str | None = None,
+    py_files: Sequence[Path] = (), environment: Mapping[str, str] | None = None, folder: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Submit a job's file to the cluster; what it says comes out of ``spark-submit`` on stdout."""
+    """Submit a job's file to the cluster, from a folder; what it says comes out of ``spark-submit`` on stdout."""
     properties = {**PROPERTIES, **(conf or {})}
     flags = [word for key, value in properties.items() for word in ("--conf", f"{key}={value}")]
     files = ["--py-files", ",".join(map(str, py_files))] if py_files else []
@@ -207,6 +208,7 @@ def run_job(
         capture_output=True,
         text=True,
         check=False,
+        cwd=folder,
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -219,3 +221,19 @@ def run_job(
             **(environment or {}),
         },
     )
+
+
+def submit(cluster: Cluster, job: str, *words: object, **options: object) -> str:
+    """Submit a job that succeeds; return what it says."""
+    done = run_job(cluster, job, *map(str, words), **options)  # type: ignore[arg-type]
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    return done.stdout
+
+
+def refuse(cluster: Cluster, job: str, *words: object, code: int, **options: object) -> str:
+    """Submit a job that ends with an exit code and one sentence; return this."""
+    done = run_job(cluster, job, *map(str, words), **options)  # type: ignore[arg-type]
+    said = [line for line in done.stdout.splitlines() if line.startswith("layoutopt: ")]
+    assert (done.returncode, len(said)) == (code, 1), done.stdout + done.stderr[-3000:]
+    assert "Traceback" not in done.stdout  # Spark's log of failed tasks is on stderr
+    return said[0]

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import layoutopt
 from layoutopt.inspect.verify import verify
 from layoutopt.spark.loading.verify import spark_file_checker
-from tests.cluster.events import DAYS, ROWS_A_DAY, make_rows
+from tests.cluster.events import DAYS, ROWS_A_DAY
 from tests.cluster.spark_cluster import Cluster
 from tests.cluster.traps import BEGINS, WRITES, Traps
 
@@ -28,7 +27,7 @@ ALL = DAYS * ROWS_A_DAY
 
 def load(session: SparkSession, place: Path, table: Path) -> Any:
     shutil.rmtree(table)
-    return layoutopt.load(place / "source", table, place / "two-days.json", executor=session)
+    return layoutopt.load(place / "source", table, place / "made.json", executor=session)
 
 
 def append(session: SparkSession, place: Path, table: Path) -> Any:
@@ -46,21 +45,6 @@ def optimize(session: SparkSession, place: Path, table: Path) -> Any:
 
 def check(session: SparkSession, place: Path, table: Path) -> Any:
     assert verify(layoutopt.open_table(str(table)), checker=spark_file_checker(session)).ok
-
-
-@pytest.fixture(scope="module")
-def made(place: Path) -> Path:
-    """A table of the events, made on this machine, and a batch of two days for it."""
-    document = layoutopt.analyze(place / "log.sql", place / "source", table="events", threshold=1)
-    plan = layoutopt.plan(
-        place / "source", document, executor="local", method="sop", block_rows=100, partition_by="day"
-    )
-    plan.save(place / "two-days.json")
-    layoutopt.load(place / "source", place / "made", plan, executor="local")
-    (place / "later").mkdir()
-    for day in range(2):
-        pq.write_table(make_rows(day, ROWS_A_DAY, 300), place / "later" / f"{day}.parquet")
-    return place / "made"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,29 +14,14 @@ import layoutopt
 import layoutopt.spark
 from layoutopt.config.documents import read_features
 from layoutopt.inspect.verify import verify
-from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
-from tests.cluster.events import DAYS, ROWS_A_DAY, UNSEEN, make_rows
-from tests.cluster.spark_cluster import Cluster, run_job
+from layoutopt.model.layout import Plan
+from tests.cluster.events import DAYS, GROUPS, ROWS_A_DAY, UNSEEN, make_rows, query_rows
+from tests.cluster.spark_cluster import Cluster, submit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
-
-GROUPS = Scheme(
-    (
-        Layout(("id", "day", "kind", "price"), (0, 1), ("id", "day", "kind", "price"), ByVectors()),
-        Layout(("code", "note"), (2, 3), ("code", "note"), ByVectors()),
-    )
-)
-"""Two layouts that share no column."""
-
-
-def submit(cluster: Cluster, job: str, *words: object, **options: object) -> str:
-    """Submit a job that succeeds; return what it says."""
-    done = run_job(cluster, job, *map(str, words), **options)  # type: ignore[arg-type]
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +63,6 @@ def rows() -> pa.Table:
     """The rows after these changes."""
     all_rows = pa.concat_tables([*(make_rows(day) for day in range(DAYS)), make_rows(0, ROWS_A_DAY, 100)])
     return query_rows(all_rows, "SELECT * FROM events WHERE NOT (code = 11 AND day = 1)")
-
-
-def query_rows(rows: pa.Table, query: str) -> pa.Table:
-    """Return the answer of a query on rows in memory."""
-    with duckdb.connect() as connection:
-        connection.register("events", rows)
-        return connection.sql(query).to_arrow_table()
 
 
 def answer_by_spark(session: SparkSession, table: Path, query: str, by_driver: bool) -> list[dict[str, object]]:

@@ -169,5 +169,7 @@ class Airflow:
             "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": str(int(_PATIENCE)),
             "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": str(int(_PATIENCE)),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(int(_PATIENCE)),
+            # Tasks fail whose requests are not answered in time, by default five in five seconds each.
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": str(_PATIENCE),
             **self.settings,
         }

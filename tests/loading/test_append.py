@@ -304,7 +304,7 @@ def test_what_spark_might_read_otherwise_is_left_to_it(why: str, tmp_path: Path)
         opened(tmp_path / "s")
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/a.parquet", "orc:/data/events"])
+@pytest.mark.parametrize("source", ["s3a://bucket/a.parquet", "orc:/data/events"])
 def test_what_is_no_path_of_this_machine_is_left_to_spark(source: str) -> None:
     with pytest.raises(NeedsSparkError, match="no path of Parquet of this machine"):
         opened(source)

@@ -78,7 +78,7 @@ def test_folders_tell_of_partitions(
 
 def test_what_may_be_read_otherwise_needs_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flat = str(written(tmp_path / "flat" / "x.parquet", rows(3)).parent)
-    unlike = ("s3://bucket/x", f"{tmp_path}/f*", f"{flat}/../flat", f"{tmp_path}/none")
+    unlike = ("s3a://bucket/x", f"{tmp_path}/f*", f"{flat}/../flat", f"{tmp_path}/none")
     refused: list[tuple[str, str | None]] = [(source, None) for source in unlike]
     for path, columns, partition_by in (
         ("deep/year=1/day=2026-01-01/x.parquet", ("id", "kind"), "day"),

@@ -55,3 +55,14 @@ def compared_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(enabling, "check_scan", lambda *_: None)
         yield
+
+
+@contextmanager
+def counting_jobs(spark: SparkSession) -> Iterator[set[int]]:
+    """The numbers of the jobs of Spark that run within the block, in any thread, by its status tracker."""
+    tracker, jobs = spark.sparkContext.statusTracker(), set[int]()
+    before = {*tracker.getJobIdsForGroup()}
+    try:
+        yield jobs
+    finally:
+        jobs |= {*tracker.getJobIdsForGroup()} - before

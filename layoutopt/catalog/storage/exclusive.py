@@ -121,15 +121,15 @@ def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
         try:
             filesystem.pipe_file(full, data, mode="create")
             return
-        except NotImplementedError as error:
-            raise CatalogError(
-                f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
-            ) from error
         except FileExistsError:
             raise
-        except OSError as error:
-            # Drivers report "it exists" and "a concurrent write" by different errors.
+        except (NotImplementedError, OSError) as error:
+            # Drivers report "it exists", "a concurrent write" and "not implemented" by different errors.
             status = find_status(error)
+            if isinstance(error, NotImplementedError) or status == HTTPStatus.NOT_IMPLEMENTED:
+                raise CatalogError(
+                    f"the store of {full!r} can't create a file exclusively ({error}); use another store for tables"
+                ) from error
             if status == HTTPStatus.PRECONDITION_FAILED:
                 raise FileExistsError(full) from error
             if status != HTTPStatus.CONFLICT or attempt == _MOST_RACES - 1:

@@ -428,6 +428,16 @@ class TableFiles:
         """Return a file's size in bytes; raise FileNotFoundError if there is no such file."""
         return int(self._call("size", path))
 
+    def stat(self, path: str) -> StoredFile:
+        """Return a file's size and modification time by the store; raise FileNotFoundError if there is no such file."""
+        self._store[0].invalidate_cache()
+        info = self._call("info", path)
+        return StoredFile(path, int(info["size"] or 0), read_modified_time(info))
+
+    def download(self, path: str, target: Path) -> None:
+        """Copy a file of an object store to a local one, as it is stored."""
+        self._call("get_file", path, lpath=str(target))
+
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder of that path ("" is the root)."""
         return self._find_type(path) is not None

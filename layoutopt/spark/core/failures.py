@@ -61,6 +61,7 @@ _ONE_NAME = re.compile(r"COLUMN_ALREADY_EXISTS")
 _UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)|uniontype<")
 _NO_COLUMNS = re.compile(r"UNABLE_TO_INFER_SCHEMA")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
+_NO_CONNECTOR = re.compile(r'No FileSystem for scheme:? "?(\w+)')
 _NO_SPACE = re.compile(r"No space left on device")
 _WORKER_LOST = re.compile(
     r"Python worker exited unexpectedly|SocketException: Connection reset(?=.*PythonRunner)", re.DOTALL
@@ -190,6 +191,12 @@ def _translate_refusal(text: str, source: str) -> StoreError:
 
 
 def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
+    connector = _NO_CONNECTOR.search(text)
+    if connector is not None:
+        return SettingError(
+            f"Spark has no connector for {connector[1]}://, and only Spark can read the source {source}; add the "
+            "connector's jar, or copy the files to where Spark reads"
+        )
     if _REFUSED.search(text):
         return _translate_refusal(text, source)
     if _MISSING.search(text):

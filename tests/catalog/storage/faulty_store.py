@@ -30,6 +30,8 @@ ANSWERS = {
 }
 # The other faults: a reset connection, half of a body, and a request that was done but not answered.
 FAULTS = (*ANSWERS, "reset", "cut", "unanswered")
+# Of a store without conditional writes.
+UNCONDITIONAL = (501, "NotImplemented", "A header you provided implies functionality that is not implemented.")
 # Those that go by.
 TRANSIENT = ("slow-down", "internal", "reset", "cut")
 
@@ -97,8 +99,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         kind = self.server.store.find_fault(f"{self.command} {self.path}")
-        if kind in ANSWERS:
-            status, code, message = ANSWERS[kind]
+        if kind == "conditional" and "If-None-Match" not in self.headers:
+            kind = None
+        if kind in ANSWERS or kind == "conditional":
+            status, code, message = ANSWERS.get(kind, UNCONDITIONAL)
             self._answer(status, {}, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode())
             return
         if kind == "reset":

@@ -97,4 +97,6 @@ def test_what_is_not_understood_is_told_in_general() -> None:
     lost = "Caused by: java.net.SocketException: Connection reset\n\tat BasePythonRunner.read(PythonRunner.scala:1305)"
     for text in ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", lost):
         assert "a Python worker of Spark ended before its work was done" in str(translate_message(text, "/s"))
+    unknown = 'org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"'
+    assert "has no connector for s3://, and only Spark can read the source /s;" in str(translate_message(unknown, "/s"))
     assert translate_message("something else", "/s") is None

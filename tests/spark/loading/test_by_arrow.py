@@ -38,7 +38,7 @@ from layoutopt.spark.loading import load as loading
 from tests.effort import long_too
 from tests.external.tables import delta_table, hinted, iceberg_table
 from tests.scan.builder import feature_of
-from tests.spark.settings import under
+from tests.spark.settings import counting_jobs, under
 from tests.spark.tables import document, every_type, is_value, plan_of
 
 if TYPE_CHECKING:
@@ -312,6 +312,20 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
         patch.setattr(SparkTasks, "shuffle", noted)
         assert loaded(spark, source, tmp_path / "table", plan).read_by == ["arrow"]
     assert [len(tasks) for tasks in shuffled] == ([] if by_segment else [1])
+
+
+def test_every_pass_over_rows_of_a_load_is_a_job_of_spark(
+    spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_here(*_: object) -> None:
+        raise AssertionError("the driver reads rows")
+
+    monkeypatch.setattr(FileSplit, "read_rows", refuse_here)
+    monkeypatch.setattr(source_module, "read_by_duckdb", refuse_here)
+    with counting_jobs(spark) as jobs:
+        assert loaded(spark, source, tmp_path / "table", a_plan(rows, "year")).read_by == ["arrow"]
+    # Partitions and chunks of these are counted, segments are written, and a second reader sums the source.
+    assert len(jobs) >= 4
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -44,6 +43,7 @@ from layoutopt.spark.planning.source_rows import open_source_rows
 from tests.effort import long_too
 from tests.scan.builder import feature_of
 from tests.spark.plans import make_plan, plan_best
+from tests.spark.settings import counting_jobs
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document, source_rows
 
 if TYPE_CHECKING:
@@ -231,18 +231,6 @@ def test_tasks_of_spark_make_the_plan_of_processes(
         assert plan_best(spark, source, of, request, never).dumps() == expected.dumps()
     # Tasks count the files' rows, draw samples, and try segments; what else runs in them is no pass over rows.
     assert len(jobs) >= 3
-
-
-@contextmanager
-def counting_jobs(spark: SparkSession) -> Iterator[list[int]]:
-    """The numbers of the jobs of Spark that run within the block, by its status tracker."""
-    context, jobs = spark.sparkContext, list[int]()
-    context.setJobGroup("counted", "counted jobs")
-    try:
-        yield jobs
-    finally:
-        jobs += context.statusTracker().getJobIdsForGroup("counted")
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
 @pytest.mark.long
