@@ -51,7 +51,8 @@ public class PruneByKeys extends Rule {
 
   public TreeNode apply(TreeNode plan) {
     try {
-      return visit((LogicalPlan) plan);
+      // Spark may rely on equal plans with random parts to run once: they stay equal.
+      return ((LogicalPlan) plan).deterministic() ? visit((LogicalPlan) plan) : plan;
     } catch (Throwable failure) {
       warn(failure);
       return plan;
@@ -99,7 +100,8 @@ public class PruneByKeys extends Rule {
   private static boolean isEnded(LogicalPlan plan) {
     if (!(plan instanceof LogicalQueryStage)) return false;
     LogicalQueryStage stage = (LogicalQueryStage) plan;
-    return stage.physicalPlan() instanceof BroadcastQueryStageExec && stage.isMaterialized();
+    return stage.physicalPlan() instanceof BroadcastQueryStageExec
+        && ((BroadcastQueryStageExec) stage.physicalPlan()).isMaterialized();
   }
 
   /**
@@ -191,6 +193,7 @@ public class PruneByKeys extends Rule {
     for (int i = 0; i < probes.size(); i++) {
       Object probe = probes.apply(i);
       if (probe != null) probe = new ReadBlocks.Replacing(values).apply(probe);
+      if (probe != null && !ReadBlocks.isSmall((Expression) probe)) probe = null;
       result.add(probe);
     }
     return sequence(result);

@@ -200,10 +200,12 @@ public class ReadBlocks extends Rule {
       return null;
     }
     Expression replaced = (Expression) new Replacing(values).apply(above);
-    return isSmall(replaced, new int[] {MOST_ABOVE}) ? replaced : null;
+    return isSmall(replaced) ? replaced : null;
   }
 
-  /** Whether an expression has at most so many parts, repeated ones included. */
+  /** Whether an expression has not too many parts, repeated ones included. */
+  public static boolean isSmall(Expression expression) { return isSmall(expression, new int[] {MOST_ABOVE}); }
+
   private static boolean isSmall(Expression expression, int[] left) {
     if (--left[0] < 0) return false;
     scala.collection.immutable.Seq children = expression.children();
@@ -472,9 +474,9 @@ public class ReadBlocks extends Rule {
     }
 
     /** The scan over tasks that read its blocks, which have the wanted columns by name; bytes as for {@link #read}. */
-    public LogicalPlan overTasks(LogicalPlan source, long bytes) {
+    public LogicalPlan overTasks(LogicalPlan source, long bytes, int part) {
       LogicalPlan sized = sized(source, bytes);
-      TaskRead.put(sized, new TaskRead(this, new ConcurrentHashMap()));
+      TaskRead.put(sized, new TaskRead(this, part, new ConcurrentHashMap()));
       return over(sized);
     }
 
@@ -581,11 +583,12 @@ public class ReadBlocks extends Rule {
      * files: their numbers in the snapshot.
      * blocks: the ids of the blocks to read, ascending; null for all blocks of these files.
      * bytes: the size of the scan for the join planner.
+     * part: the number of this part of the query's reads.
      * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
      * rest: a plan of other rows of the table, or null.
      */
-    public LogicalPlan read(Snapshot snapshot, String files, String blocks, long bytes, String opaque, String label,
-        LogicalPlan rest) {
+    public LogicalPlan read(Snapshot snapshot, String files, String blocks, long bytes, int part, String opaque,
+        String label, LogicalPlan rest, long restBytes, int restPart) {
       int[] chosen = Text.ints(files);
       List hidden = Arrays.asList(Text.lines(opaque));
       StructType columns = new StructType();
@@ -615,7 +618,7 @@ public class ReadBlocks extends Rule {
         attributes.add(block);
       }
       org.apache.spark.sql.SparkSession session = ((HadoopFsRelation) this.relation.relation()).sparkSession();
-      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes, this,
+      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes, this, part,
           new ConcurrentHashMap());
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
@@ -630,7 +633,7 @@ public class ReadBlocks extends Rule {
       // Both sides have the condition, which may be random: it is evaluated once for each row.
       List both = new ArrayList();
       both.add(result);
-      both.add(over(rest));
+      both.add(overTasks(rest, restBytes, restPart));
       return new Union(Seqs.of(both), false, false);
     }
 
@@ -798,11 +801,13 @@ public class ReadBlocks extends Rule {
     private final String blocks;
     private final long bytes;
     final Scan scan;
+    /** The number of the part of the query's reads that it is. */
+    final int part;
     /** See {@link Leaf#known}. */
     final Map joins;
 
     BlockIndex(Snapshot snapshot, org.apache.spark.sql.SparkSession session, int[] files, StructType partitions,
-        String blocks, long bytes, Scan scan, Map joins) {
+        String blocks, long bytes, Scan scan, int part, Map joins) {
       this.snapshot = snapshot;
       this.session = session;
       this.files = files;
@@ -810,6 +815,7 @@ public class ReadBlocks extends Rule {
       this.blocks = blocks;
       this.bytes = bytes;
       this.scan = scan;
+      this.part = part;
       this.joins = joins;
     }
 
@@ -891,10 +897,12 @@ public class ReadBlocks extends Rule {
   static class TaskRead {
     private static final Map ALL = Collections.synchronizedMap(new WeakHashMap());
     final Scan scan;
+    final int part;
     final Map joins;
 
-    TaskRead(Scan scan, Map joins) {
+    TaskRead(Scan scan, int part, Map joins) {
       this.scan = scan;
+      this.part = part;
       this.joins = joins;
     }
 
@@ -916,22 +924,26 @@ public class ReadBlocks extends Rule {
     private static final Object IN_VAIN = new Object();
     /** What the keys of joins leave here, by join. */
     private final Map joins;
+    private final int part;
     private String join;
 
-    private Leaf(LogicalPlan plan, Scan scan, Map joins) {
+    private Leaf(LogicalPlan plan, Scan scan, int part, Map joins) {
       this.plan = plan;
       this.scan = scan;
+      this.part = part;
       this.joins = joins;
     }
 
     /** The scan that a plan reads; null if it is no scan of a registered table. */
     public static Leaf of(LogicalPlan plan) {
       TaskRead tasks = TaskRead.of(plan);
-      if (tasks != null) return new Leaf(plan, tasks.scan, tasks.joins);
+      if (tasks != null) return new Leaf(plan, tasks.scan, tasks.part, tasks.joins);
       if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation))
         return null;
       FileIndex index = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
-      return index instanceof BlockIndex ? new Leaf(plan, ((BlockIndex) index).scan, ((BlockIndex) index).joins) : null;
+      if (!(index instanceof BlockIndex)) return null;
+      BlockIndex blocks = (BlockIndex) index;
+      return new Leaf(plan, blocks.scan, blocks.part, blocks.joins);
     }
 
     /** Whether Spark's own reader reads here. */
@@ -966,7 +978,8 @@ public class ReadBlocks extends Rule {
 
     /** The task for Python: to read what rows need that meet the tests, besides the scan's condition. */
     public String task(List tests, String from) {
-      StringBuilder text = new StringBuilder("keys ").append(scan.place).append("\n{\"from\":");
+      StringBuilder text = new StringBuilder("keys ").append(scan.place).append("\n{\"part\":").append(part)
+          .append(",\"from\":");
       Json.quote(text, from);
       text.append(",\"unusual\":");
       if (scan.unusual == null) text.append("null");
@@ -980,7 +993,8 @@ public class ReadBlocks extends Rule {
     }
 
     /** Fewer of the files and blocks that Spark's reader reads; see {@link Scan#read}. */
-    public LogicalPlan read(String files, String blocks, long bytes, String label, LogicalPlan rest, long restBytes) {
+    public LogicalPlan read(String files, String blocks, long bytes, int newPart, String label, LogicalPlan rest,
+        long restBytes, int restPart) {
       LogicalRelation old = (LogicalRelation) plan;
       HadoopFsRelation relation = (HadoopFsRelation) old.relation();
       BlockIndex index = (BlockIndex) relation.location();
@@ -999,7 +1013,7 @@ public class ReadBlocks extends Rule {
         attributes.add(block);
       }
       BlockIndex fewer = new BlockIndex(index.snapshot, index.session, Text.ints(files), index.partitions, blocks, bytes,
-          scan, used());
+          scan, newPart, used());
       LogicalPlan result = Versions.relation(new HadoopFsRelation(fewer, relation.partitionSchema(), columns,
           scala.Option.apply(null), relation.fileFormat(), relation.options(), relation.sparkSession()),
           Seqs.of(attributes), Scan.named(label, columns));
@@ -1008,18 +1022,21 @@ public class ReadBlocks extends Rule {
       if (rest == null) return result;
       List both = new ArrayList();
       both.add(result);
-      both.add(over(rest, restBytes));
+      both.add(over(rest, restBytes, restPart));
       return new Union(Seqs.of(both), false, false);
     }
 
     /** The rows of other tasks, which have the same columns by name. */
-    public LogicalPlan over(LogicalPlan tasks, long bytes) {
+    public LogicalPlan over(LogicalPlan tasks, long bytes, int newPart) {
       LogicalPlan source = scan.sized(tasks, bytes);
-      TaskRead.put(source, new TaskRead(scan, used()));
+      TaskRead.put(source, new TaskRead(scan, newPart, used()));
       List aliases = new ArrayList();
       for (int i = 0; i < plan.output().size(); i++) {
         AttributeReference attribute = (AttributeReference) plan.output().apply(i);
-        aliases.add(Scan.named(scan.column(source, attribute), attribute));
+        // An equal id, but another object: the tasks that are replaced here may then be forgotten.
+        ExprId id = new ExprId(attribute.exprId().id(), attribute.exprId().jvmId());
+        aliases.add(new Alias(scan.column(source, attribute), attribute.name(), id, attribute.qualifier(),
+            scala.Option.apply(attribute.metadata()), Seqs.none()));
       }
       return new Project(Seqs.of(aliases), source);
     }

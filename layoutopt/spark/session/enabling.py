@@ -63,7 +63,7 @@ from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import (
     SnapshotFiles,
     list_files,
-    plan_narrower_read,
+    plan_narrower_part,
     plan_read,
     read_to_dataframe,
 )
@@ -233,7 +233,7 @@ def _handle_task(spark: SparkSession, state: SessionTables, text: str, scan: Any
             return make_relation(spark, state, get_path_registration(body))
         token, number = place
         if task == "keys":
-            return _narrow_scan(spark, state, token, int(number), json.loads(body), scan)
+            return _narrow_part(spark, state, token, int(number), json.loads(body), scan)
         return _replace_scan(spark, state, task, token, int(number), json.loads(body), scan)
     except LayoutoptError as error:
         return str(error)
@@ -271,35 +271,48 @@ def _replace_scan(
     return plan
 
 
-def _narrow_scan(
+def _narrow_part(
     spark: SparkSession, state: SessionTables, token: str, number: int, request: Mapping[str, Any], leaf: Any
 ) -> Any:
-    """Return a plan of a scan's blocks that have keys of a join, or None if it saves too little.
+    """Return a plan of the blocks with keys of a join in a part of a read, or None if it saves too little.
 
-    The join drops all other rows. The scan is about to run.
+    The join drops all other rows. The part is about to run, perhaps not for the first time, each time with other keys.
     """
     with state.lock:
-        planned_scan = state.planned.get(token, PlannedQuery()).scans.get(number)
-    if planned_scan is None or not planned_scan.settings:
-        return None
-    read = planned_scan.read
-    tests = [read_condition(tree, read.table.schema, planned_scan.settings[0], {}).root for tree in request["tests"]]
+        planned = state.planned.get(token, PlannedQuery())
+        scan = planned.scans.get(number)
+        if scan is None or not scan.settings:
+            return None
+        part = planned.parts[request["part"]]
+    table, settings = part.table, scan.settings[0]
+    conditions = [read_condition(tree, table.schema, settings, {}) for tree in request["tests"]]
+    # A key that depends on another time zone than blocks were chosen under is no key.
+    tests = [condition.root for condition in conditions if condition.settings == settings]
     if request["unusual"] is not None or is_spark_3():
         tests = list(map(_drop_functions, tests))
-    root = conjunction([read.scan.filter.root, *tests])
-    pruned = prune_with_settings(read.table, root, read.scan.columns, planned_scan.settings)
-    narrower = replace(read, scan=replace(read.scan, filter=Filter.of(root)), pruned=pruned)
-    if sum_read(pruned).bytes > _MOST_KEPT * sum_read(read.pruned).bytes:
+    root = conjunction([part.scan.filter.root, *tests])
+    pruned = prune_with_settings(table, root, part.scan.columns, scan.settings)
+    pairs = list(zip(part.pruned, pruned, strict=True))
+    if any(before.choice != after.choice for before, after in pairs):
+        return None
+    kept = tuple(replace(after, read=before.read & after.read) for before, after in pairs)
+    if sum_read(kept).bytes > _MOST_KEPT * sum_read(part.pruned).bytes:
         return None
     keys = [f"{len(tree[3]['values']):,}" if tree[0] == "InSet" else "the bounds of many" for tree in request["tests"]]
-    known = [planned_scan.keys] if planned_scan.keys.startswith("from ") else []
-    credit = "; ".join([*known, f"from {request['from']}: {' and '.join(keys)} keys"])
-    after = replace(planned_scan, read=narrower, keys=credit)
-    files = _list_files(spark, state, read.table, leaf)
-    plan = plan_narrower_read(spark, read, narrower, leaf, files, after.metrics.label)
+    known = [scan.keys] if scan.keys.startswith("from ") else []
+    credit = "; ".join(dict.fromkeys([*known, f"from {request['from']}: {' and '.join(keys)} keys"]))
+    narrower = replace(part, scan=replace(part.scan, filter=Filter.of(root)), pruned=kept)
+    dropped = [before.read & ~after.read for before, after in pairs]
+    left = tuple(
+        replace(after, read=whole.read & ~mask)
+        for whole, after, mask in zip(scan.read.pruned, pruned, dropped, strict=True)
+    )
+    reported = replace(scan, read=replace(narrower, pruned=left), keys=credit)
+    files = _list_files(spark, state, table, leaf)
+    plan = plan_narrower_part(spark, narrower, leaf, files, reported.metrics.label, planned.add_part)
     if plan is not None:
         with state.lock:
-            state.get_planned_query(token).scans[number] = after
+            planned.scans[number] = reported
     return plan
 
 
@@ -338,7 +351,8 @@ def _plan_replacement(
     read = planned_scan.read
     _check_limit(state, planned, read)
     files = _list_files(spark, state, read.table, scan)
-    plan = plan_read(spark, read, scan, files, planned_scan.metrics.label, state.by_driver)
+    label = planned_scan.metrics.label
+    plan = plan_read(spark, read, scan, files, label, state.by_driver, planned.add_part)
     if switch.checks_texts() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
     return plan

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -408,7 +408,13 @@ def _is_same_to_both(type: str) -> bool:
 
 
 def plan_read(
-    spark: SparkSession, read: TableRead, scan: Any, files: SnapshotFiles | None, label: str, by_driver: bool
+    spark: SparkSession,
+    read: TableRead,
+    scan: Any,
+    files: SnapshotFiles | None,
+    label: str,
+    by_driver: bool,
+    add_part: Callable[[TableRead], int],
 ) -> Any:
     """Return the plan that replaces a scan.
 
@@ -416,6 +422,7 @@ def plan_read(
         files: the snapshot's files; None if Spark's own reader can't read them.
         label: the name of the scan in Spark's UI.
         by_driver: whether the driver may read.
+        add_part: keeps a part of the read that one place of the plan reads, and returns its number.
 
     Raises:
         DataFileError: the driver reads, and a data file is missing or damaged.
@@ -432,12 +439,24 @@ def plan_read(
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
     if reader is Reader.TASKS or files is None:
-        return scan.overTasks(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)), measure_read(read))
+        return scan.overTasks(_plan_tasks(spark, read, label), measure_read(read), add_part(read))
     native, rest = _split_by_reader(read, files)
-    rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
     if rest is not None and not native.rows:
-        return scan.overTasks(rest_plan, measure_read(read))
-    return _plan_native_read(native, scan, files, label, rest_plan)
+        return scan.overTasks(_plan_tasks(spark, rest, label), measure_read(rest), add_part(rest))
+    opaque = "\n".join(column.name for column in native.columns if not is_pushable(native, column))
+    located = (*_locate_blocks(native, files), add_part(native))
+    return scan.read(files.java, *located, opaque, label, *_plan_rest(spark, rest, label, add_part))
+
+
+def _plan_tasks(spark: SparkSession, read: TableRead, label: str) -> Any:
+    return get_analyzed_plan(read_by_tasks(spark, read, read.segments, label))
+
+
+def _plan_rest(
+    spark: SparkSession, rest: TableRead | None, label: str, add_part: Callable[[TableRead], int]
+) -> tuple[Any, int, int]:
+    """Return the plan, the bytes and the number of a part that tasks read."""
+    return (None, 0, 0) if rest is None else (_plan_tasks(spark, rest, label), measure_read(rest), add_part(rest))
 
 
 # Spark's reader reads external files whole if at least this share of their bytes is needed: it takes half the time of
@@ -457,11 +476,6 @@ def _split_by_reader(read: TableRead, files: SnapshotFiles) -> tuple[TableRead, 
     return split_blocks(read, masks)
 
 
-def _plan_native_read(read: TableRead, scan: Any, files: SnapshotFiles, label: str, rest: Any) -> Any:
-    opaque = "\n".join(column.name for column in read.columns if not is_pushable(read, column))
-    return scan.read(files.java, *_locate_blocks(read, files), opaque, label, rest)
-
-
 def _locate_blocks(read: TableRead, files: SnapshotFiles) -> tuple[str, str | None, int]:
     """Return the numbers of a read's files, the ids of its blocks (None for all of these files), and its bytes."""
     plan_files, ids = needed_blocks(read)
@@ -473,38 +487,29 @@ def _locate_blocks(read: TableRead, files: SnapshotFiles) -> tuple[str, str | No
     return ",".join(map(str, numbers)), None if ids is None else ",".join(map(str, ids.tolist())), measure_read(read)
 
 
-def plan_narrower_read(
-    spark: SparkSession, before: TableRead, after: TableRead, leaf: Any, files: SnapshotFiles | None, label: str
+def plan_narrower_part(
+    spark: SparkSession,
+    part: TableRead,
+    leaf: Any,
+    files: SnapshotFiles | None,
+    label: str,
+    add_part: Callable[[TableRead], int],
 ) -> Any:
-    """Return the plan that replaces a scan which is about to run, for fewer of its blocks.
+    """Return the plan that replaces a part of a read which is about to run, for fewer of its blocks.
 
     Args:
-        before: the read that is about to run.
-        after: the same with fewer blocks.
-        leaf: the optimiser rule's object for the place in the plan, which may be a part of the read.
-        files: as for :func:`plan_read`.
+        part: the part with fewer blocks.
+        leaf: the optimiser rule's object for its place in the plan.
+        files, label, add_part: as for :func:`plan_read`.
     """
-    if not leaf.isNative():
-        return leaf.over(get_analyzed_plan(read_by_tasks(spark, after, after.segments, label)), measure_read(after))
-    assert files is not None, "Spark's own reader knows its files"
-    native, _ = _split_by_reader(before, files)
-    if any(one.choice != other.choice for one, other in zip(native.pruned, after.pruned, strict=True)):
-        return None
-    native = replace(
-        native,
-        scan=after.scan,
-        pruned=tuple(
-            replace(one, read=one.read & other.read) for one, other in zip(native.pruned, after.pruned, strict=True)
-        ),
-    )
-    if not native.rows:
+    if not part.rows:
         return leaf.nothing()
-    native, rest = _split_by_reader(native, files)
-    rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
-    rest_bytes = 0 if rest is None else measure_read(rest)
-    if rest is not None and not native.rows:
-        return leaf.over(rest_plan, rest_bytes)
-    return leaf.read(*_locate_blocks(native, files), label, rest_plan, rest_bytes)
+    native, rest = (None, part) if files is None or not leaf.isNative() else _split_by_reader(part, files)
+    if native is None or not native.rows:
+        return leaf.over(*_plan_rest(spark, rest, label, add_part))
+    assert files is not None, "Spark's own reader knows its files"
+    located = (*_locate_blocks(native, files), add_part(native))
+    return leaf.read(*located, label, *_plan_rest(spark, rest, label, add_part))
 
 
 def measure_read(read: TableRead) -> int:

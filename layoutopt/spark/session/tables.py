@@ -121,6 +121,7 @@ class SessionTables:
                 self.planned.popitem(last=False)
             for older in list(self.planned.values())[-_MOST_SCANNED - 1 : -_MOST_SCANNED]:
                 older.scans.clear()
+                older.parts.clear()
             return query
 
 
@@ -148,10 +149,20 @@ class PlannedScan:
 
 @dataclass(eq=False)
 class PlannedQuery:
-    """The tables that a query reads, by source, and its scans by their numbers in it."""
+    """The tables that a query reads, by source, and its scans by their numbers in it.
+
+    Attributes:
+        parts: what places in its plan read, by their numbers; keys of joins replace places by others.
+    """
 
     tables: dict[object, Table] = field(default_factory=dict)
     scans: dict[int, PlannedScan] = field(default_factory=dict)
+    parts: list[TableRead] = field(default_factory=list)
+
+    def add_part(self, read: TableRead) -> int:
+        """Keep what a place in the plan reads; return its number."""
+        self.parts.append(read)
+        return len(self.parts) - 1
 
 
 _SESSIONS: dict[str, SessionTables] = {}

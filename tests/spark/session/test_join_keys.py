@@ -15,6 +15,7 @@ import pytest
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.spark.core.versions import is_spark_3, spark_version
 from layoutopt.spark.session import enabling, readers
 from tests.scan.builder import build, building, by_position
 from tests.scan.deleting import delete_ids
@@ -206,6 +207,27 @@ def test_keys_reach_several_layouts_and_blocks_with_deleted_rows(fact: str, name
     assert blocks(session)[0] <= ALL + FEW - (fact == "h") * ALL  # of a layout without the key, all blocks
 
 
+def test_a_key_of_another_time_zone_is_none(session: SparkSession) -> None:
+    for zone in ("UTC", "America/Los_Angeles"):
+        with under(session, {"spark.sql.session.timeZone": zone}):
+            ask(session, "SELECT count(*) FROM {f} JOIN d ON hour(CAST({f}.d AS timestamp)) = di {x}")
+            ask(session, "SELECT count(*) FROM {f} JOIN d ON CAST({f}.d AS timestamp) = CAST(dd AS timestamp) {x}")
+
+
+@pytest.mark.parametrize("fact", ["f", "g"])
+def test_each_step_of_a_recursion_has_keys_of_its_own(fact: str, session: SparkSession) -> None:
+    if is_spark_3() or spark_version() < (4, 1):
+        pytest.skip("this Spark has no recursion")
+    steps = "SELECT {f}.id, {f}.k FROM {f} JOIN t ON {f}.id = t.id + 100"
+    text = f"WITH RECURSIVE t AS (SELECT id, k FROM {{f}} WHERE id = 1 UNION ALL {steps}) SELECT count(*) FROM t"
+    assert ask(session, text, fact) == ['{"count(1)": 12}']
+
+
+def test_a_random_part_used_twice_is_the_same(session: SparkSession) -> None:
+    random_rows = "WITH c AS (SELECT id, rand() AS r FROM {f} JOIN d ON k = dk {x})"
+    ask(session, f"{random_rows} SELECT count(*) FROM c a JOIN c b ON a.id = b.id AND a.r = b.r")
+
+
 def test_two_dimensions_add_up(session: SparkSession) -> None:
     ask(session, "SELECT count(*) FROM {f} JOIN d ON k = dk JOIN regions ON v = r WHERE name = 'x' AND continent = 'n'")
     ask(
@@ -261,7 +283,7 @@ def test_a_failure_leaves_the_plan(session: SparkSession, monkeypatch: pytest.Mo
     def fail(*_: object) -> Any:
         raise RuntimeError("no keys today")
 
-    monkeypatch.setattr(enabling, "_narrow_scan", fail)
+    monkeypatch.setattr(enabling, "_narrow_part", fail)
     ask(session, NARROWED["inner"])
     assert blocks(session) == [ALL]
 
