@@ -88,6 +88,7 @@ def test_a_condition_holds_for_equal_columns(source: str, expected: str) -> None
         "d LEFT JOIN t ON t.k = d.y AND d.y = t.n WHERE t.n = 5 OR t.n IS NULL",
         "(t JOIN d ON t.k = d.y) FULL JOIN d a ON a.y = d.y AND a.y = 5",
         "d a LEFT JOIN (t LEFT JOIN d ON t.k = d.y AND d.y = 5) ON a.k = t.n",
+        "(d a JOIN t ON a.y = t.k) LEFT JOIN d ON a.y = 5",
         "t FULL JOIN d ON t.k = d.y AND d.y = 5",
         "d FULL JOIN t ON t.k = d.y WHERE d.y = 5",
         "t LEFT ANTI JOIN d ON t.k = d.y AND d.y = 5",
