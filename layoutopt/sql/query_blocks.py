@@ -7,10 +7,10 @@ blocks only the columns that it uses, and pushes the conjuncts of WHERE and ON d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from sqlglot import exp
@@ -18,6 +18,7 @@ from sqlglot import exp
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import And, Call, Col, Comparison, Constant, Expr, InSet, Like, Node, Or
 from layoutopt.model.schema import Schema
+from layoutopt.sql.equalities import Fact, infer_facts, read_facts
 from layoutopt.sql.filters import split_conjuncts
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scopes import (
@@ -34,6 +35,7 @@ from layoutopt.sql.scopes import (
     join_kind,
     joins,
     star_qualifier,
+    using_keys,
     visible_columns,
 )
 
@@ -60,6 +62,10 @@ class QueryBlock:
 
     def read(self, requested: RequestedColumns) -> None:
         """Record what is read for these columns of the result; may be called again for more."""
+
+    def find_type(self, name: str, names: ColumnNames) -> str | None:
+        """Return the type of a column of the result, whose columns are called ``names``; None if unknown."""
+        return None
 
     def push_condition(self, condition: exp.Expr, names: ColumnNames) -> None:
         """Accept a condition on the result, if it may be applied to the rows first.
@@ -108,11 +114,15 @@ class PlacedCondition:
         condition: what must hold.
         scope: resolves its columns.
         mode: when rows of the from-item for which it is not TRUE may be dropped.
+        is_inferred: whether equalities imply it; the text has it of another column.
+        crosses_types: whether one of those equalities is with a column of another or an unknown type.
     """
 
     condition: exp.Expr
     scope: Scope
     mode: Mode
+    is_inferred: bool = False
+    crosses_types: bool = False
 
     @cached_property
     def items(self) -> set[FromItem]:
@@ -477,6 +487,9 @@ class _SelectBlock(QueryBlock):
         self._visited: set[int] = set()
         self._pushed: list[exp.Expr] = []
         self._has_read = False
+        # By the identity of their nodes, and the facts of joins.
+        self._subqueries: dict[int, QueryBlock] = {}
+        self._facts_in_on: dict[JoinNode, list[Fact]] = {}
         self._source = _FromReader(select, statement, outer, environment).read()
         laterals = [_lateral_view_item(view) for view in select.args.get("laterals") or ()]
         self._scope = Scope(select, self._source, visible_columns(self._source, laterals), outer)
@@ -560,7 +573,7 @@ class _SelectBlock(QueryBlock):
         scope = scope or self._scope
         for part in node.walk(prune=lambda inner: isinstance(inner, exp.Query)):
             if isinstance(part, exp.Query):
-                inner = _build_block(part, self._statement, scope, self._environment)
+                inner = self._subqueries[id(part)] = _build_block(part, self._statement, scope, self._environment)
                 inner.read(frozenset() if isinstance(part.parent, exp.Exists) else EVERY)
             elif isinstance(part, exp.Column):
                 self._record_column(part, aliases_first, scope)
@@ -604,14 +617,97 @@ class _SelectBlock(QueryBlock):
         for join in joins(self._source):
             for condition in split_conjuncts(join.on) if join.on is not None else ():
                 self._add_conditions(_place_in_on(join, condition, self._scope.for_join(join)))
+        facts = self.facts()
+        inferred = infer_facts(facts)
+        for fact in inferred:
+            self._add_inferred(fact, partial(_place_above, self._source))
+        self._infer_in_joins(self._source, [*facts, *inferred])
+
+    def facts(self) -> list[Fact]:
+        """Return what is TRUE for every row that WHERE keeps."""
+        where = self._select.args.get("where")
+        conditions = [*(split_conjuncts(where.this) if where else ()), *self._pushed]
+        subqueries = [fact for condition in conditions for fact in self._read_subquery_facts(condition)]
+        return [*read_facts(conditions, self._scope), *subqueries, *self._join_facts(self._source)]
+
+    def _read_subquery_facts(self, condition: exp.Expr) -> list[Fact]:
+        """Return what IN or EXISTS says of the subquery's row that makes it TRUE."""
+        condition = condition.unnest()
+        query = condition.args.get("query" if isinstance(condition, exp.In) else "this")
+        block = self._subqueries.get(id(query))
+        if not isinstance(condition, exp.In | exp.Exists) or not isinstance(block, _SelectBlock):
+            return []
+        outputs = [projection.unalias() for projection in block._select.expressions]
+        if isinstance(condition, exp.Exists):
+            # An aggregate has a row even where there is none to aggregate.
+            has_rows = all(isinstance(output, exp.Column | exp.Literal | exp.Star) for output in outputs)
+            return block.facts() if has_rows and not any(map(block._select.args.get, ("group", "having"))) else []
+        sides = [*read_facts([condition.this], self._scope), *read_facts(outputs, block._scope)]
+        equality = exp.EQ(this=condition.this.copy(), expression=outputs[0].copy())
+        columns = {value: column for side in sides for value, column in side.columns.items()}
+        return [Fact(equality, columns), *block.facts()]
+
+    def _join_facts(self, source: Source | None) -> list[Fact]:
+        """Return what the ON of joins says of every row of a source."""
+        if not isinstance(source, JoinNode):
+            return []
+        is_in_rows = set(_IN_ON[source.kind]) == {Mode.FREE}
+        facts = list(self._on_facts(source)) if is_in_rows else []
+        for side, limit in zip((source.left, source.right), _ABOVE[source.kind], strict=True):
+            facts += self._join_facts(side) if limit == Mode.FREE else ()
+        return facts
+
+    def _on_facts(self, join: JoinNode) -> list[Fact]:
+        """Return what the ON, or USING, of a join says of each pair of rows that it joins."""
+        if join not in self._facts_in_on:
+            scope = self._scope.for_join(join)
+            keys = [[_column_expression(key, scope) for key in pair] for pair in using_keys(join)]
+            equalities = [exp.EQ(this=left, expression=right) for left, right in keys if left and right]
+            conditions = [*(split_conjuncts(join.on) if join.on is not None else ()), *equalities]
+            self._facts_in_on[join] = list(read_facts(conditions, scope))
+        return self._facts_in_on[join]
+
+    def _infer_in_joins(self, source: Source | None, facts: Sequence[Fact]) -> None:
+        """Add what facts about the rows of a source that count imply for the sides of its joins."""
+        if not isinstance(source, JoinNode):
+            return
+        sides = (source.left, source.right)
+        kept = {item for side, limit in zip(sides, _ABOVE[source.kind], strict=True) if limit == Mode.FREE
+                for item in from_items(side)}  # fmt: skip
+        facts = [fact for fact in facts if fact.items <= kept]
+        on = self._on_facts(source)
+        inferred = infer_facts([*facts, *on, *self._join_facts(source.left), *self._join_facts(source.right)])
+        for fact in inferred:
+            self._add_inferred(fact, partial(_place_in_on, source))
+        for side, mode in zip(sides, _IN_ON[source.kind], strict=True):
+            items = set(from_items(side))
+            holding = [*facts, *on, *inferred] if mode == Mode.FREE else facts
+            self._infer_in_joins(side, [fact for fact in holding if fact.items <= items])
+
+    def _add_inferred(
+        self, fact: Fact, place: Callable[[exp.Expr, Scope], Iterable[tuple[FromItem, PlacedCondition]]]
+    ) -> None:
+        ((_, scope),) = fact.columns.values()
+        for item, placed in place(fact.condition, scope):
+            conditions = self._statement.conditions.get(item, ())
+            is_new = not any(other.mode == placed.mode and other.condition == placed.condition for other in conditions)
+            if placed.mode != Mode.BLOCKED and is_new:
+                placed = replace(placed, is_inferred=True, crosses_types=fact.crosses_types)
+                self._add_conditions([(item, placed)])
 
     def _add_conditions(self, placed_conditions: Iterable[tuple[FromItem, PlacedCondition]]) -> None:
         """Store conditions by from-item; push those on a derived table alone to its query."""
         for item, placed in placed_conditions:
             self._statement.conditions.setdefault(item, []).append(placed)
-            is_free = placed.mode == Mode.FREE
+            is_free = placed.mode == Mode.FREE and not placed.crosses_types
             if item.query is not None and is_free and placed.scope.reads_only(placed.condition, item):
                 item.query.push_condition(placed.condition, item.names)
+
+    def find_type(self, name: str, names: ColumnNames) -> str | None:
+        """Return the type of a column of the result that is a column of its sources."""
+        output = (_outputs_by_name(self._select, self._scope, names) or {}).get(name.lower())
+        value = self._scope.find_value(output) if isinstance(output, exp.Column) else None
+        return None if value is None or isinstance(value[0], str) else value[0][0].find_type(value[0][1])
 
     def push_condition(self, condition: exp.Expr, names: ColumnNames) -> None:
         """Accept a condition if filtering this SELECT's rows first gives the same result."""

@@ -20,6 +20,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs
 from layoutopt.sql.dialect import Spark4, get_dialect, parse_statement
 from layoutopt.sql.dialect_checks import plain_text
+from layoutopt.sql.equalities import holds_across_types
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.operands import Context
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
@@ -163,11 +164,14 @@ def read_condition(placed: PlacedCondition, item: FromItem, context: Context) ->
 
 def _read_condition(placed: PlacedCondition, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:
     """Return the filter that a condition implies for the rows of a scan, and the parts that it leaves out."""
-    is_local = placed.items == {item}  # a join condition is not this scan's alone
+    # A join condition is not this scan's alone, and the text has no inferred one.
+    is_local = placed.items == {item} and not placed.is_inferred
     omitted: list[UnusableCondition] = []
     if placed.mode != Mode.BLOCKED:
         reader = FilterReader(context)
         node = reader.read(placed.condition)
+        if placed.crosses_types and not holds_across_types(node, context.settings.time_zone):
+            return TRUE, []
         if is_local:
             omitted += reader.unusable
         if node == TRUE or placed.mode == Mode.FREE or rejects_nulls(node):

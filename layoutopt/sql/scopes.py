@@ -81,6 +81,12 @@ class FromItem:
         """Return whether it has a column of that name; None if unknown."""
         return None if self.names is UNKNOWN else name.lower() in _group_by_folded_name(self.names)
 
+    def find_type(self, name: str) -> str | None:
+        """Return the type of one of its columns; None if unknown."""
+        if self.schema is not None:
+            return self.schema.find(name).type
+        return None if self.query is None else self.query.find_type(name, self.names)
+
     def read(self, name: str) -> None:
         """Record that a column is read."""
         known = self.known_names
@@ -131,6 +137,14 @@ def joins(source: Source | None) -> Iterator[JoinNode]:
         yield source
 
 
+def using_keys(join: JoinNode) -> list[tuple[Attribute, Attribute]]:
+    """Return the columns that USING makes equal, of the left and of the right side."""
+    if not join.using:
+        return []
+    left, right = _source_columns(join.left), _source_columns(join.right)
+    return [(_find_key(left, name), _find_key(right, name)) for name in join.using]
+
+
 def join_kind(join: exp.Join) -> str:
     """Return a join's kind, as :class:`JoinNode` names it.
 
@@ -151,6 +165,8 @@ def join_kind(join: exp.Join) -> str:
 
 # A from-item and the name of one of its columns.
 ColumnRef = tuple[FromItem, str]
+# A column, or the folded name, as a statement writes it, of one whose table has unknown columns.
+ValueRef = ColumnRef | str
 
 
 @dataclass(frozen=True, eq=False)
@@ -486,6 +502,19 @@ class Scope:
             known = [attribute.name for attribute in self.columns.visible if attribute.name is not None]
             raise UnknownColumnError(column.sql("spark"), column.name, known)
         return Resolution(search.columns, own_matches > 0, self._only_candidate(search))
+
+    def find_value(self, column: exp.Column) -> tuple[ValueRef, Scope] | None:
+        """Return the column that a reference certainly means, and the scope that it belongs to: this or an outer one.
+
+        The name of a column of unknown columns means the same in all scopes of a statement that have no outer one.
+        """
+        resolution = self.resolve(column)
+        if resolution.exact is not None:
+            return resolution.exact, self
+        if self.parent is not None:
+            return None if resolution.is_own else self.parent.find_value(column)
+        is_unknown = not resolution.columns and self.find_alias(column.parts[0].name) is None
+        return (".".join(part.name.lower() for part in column.parts), self) if is_unknown else None
 
     def _find_rows(self, parts: Sequence[str]) -> tuple[ColumnRef, ...]:
         """Return the columns of the relations, also of outer queries, whose rows a name of no certain column means."""

@@ -305,7 +305,8 @@ def _describe(
         for node in nodes
     ]
     columns = [_resolve(node, context) for node in nodes if isinstance(node, exp.Column)]
-    return placed.mode, placed.items == {item}, item.frozen, tuple(described), tuple(columns)
+    inference = placed.is_inferred, placed.crosses_types
+    return placed.mode, inference, placed.items == {item}, item.frozen, tuple(described), tuple(columns)
 
 
 def _describe_node(node: exp.Expr, is_bound: bool) -> tuple[str, str, str]:

@@ -87,6 +87,19 @@ def test_each_mention_skips_by_its_own_filter(by_year: Table, kinds: SourceTable
     assert (second.total.blocks, second.read.blocks) == (5, 1), "row groups by their footers"
 
 
+@pytest.mark.parametrize("join", ["JOIN k ON t.id = k.id", "RIGHT JOIN k ON k.id = t.id"])
+def test_a_condition_on_a_key_skips_as_one_on_the_equal_column(
+    by_year: Table, kinds: SourceTable, rows: pa.Table, join: str
+) -> None:
+    sql = f"SELECT t.price FROM t {join} WHERE k.id = 13"
+    read = by_year.explain(sql, {"k": kinds}).reads[0]
+    own = by_year.explain("SELECT price FROM t WHERE id = 13").reads[0]
+    assert read.read.blocks == own.read.blocks < own.total.blocks
+    assert read.conjuncts == own.conjuncts != ()
+    assert "id = 13" in str(read.conjuncts).replace("`", "")
+    assert same(by_year.sql(sql, {"k": kinds}).to_pylist(), answer(sql, rows))
+
+
 def test_subqueries_and_ctes_read_further_tables(by_year: Table, kinds: SourceTable, rows: pa.Table) -> None:
     for sql in (
         "SELECT t.id FROM t WHERE t.kind IN (SELECT kind FROM k WHERE speed > 50)",
