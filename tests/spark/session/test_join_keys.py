@@ -179,7 +179,9 @@ UNTOUCHED = {
     "null safe": "SELECT count(*), sum(v) FROM {f} JOIN d ON k <=> dk {x}",
     "no equality": "SELECT count(*) FROM {f} JOIN d ON k < dk {x}",
     "float key": "SELECT count(*), sum(v) FROM {f} JOIN d ON x = dx {x}",
-    "struct key": "SELECT count(*) FROM {f} JOIN d ON named_struct('a', k, 'b', s) = named_struct('a', dk, 'b', ds) {x}",
+    "struct key": (
+        "SELECT count(*) FROM {f} JOIN d ON named_struct('a', k, 'b', s) = named_struct('a', dk, 'b', ds) {x}"
+    ),
     "computed text": "SELECT count(*) FROM {f} JOIN d ON s || 'a' = ds || 'a' {x}",
     # The fact is shuffled first, which begins beside the broadcast.
     "grouped below": "SELECT sum(n) FROM (SELECT k, count(*) AS n FROM {f} GROUP BY k) JOIN d ON k = dk {x}",
