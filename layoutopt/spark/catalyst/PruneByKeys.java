@@ -72,7 +72,7 @@ public class PruneByKeys extends Rule {
       changed |= child != children.apply(i);
       visited.add(child);
     }
-    LogicalPlan result = changed ? (LogicalPlan) plan.withNewChildren(sequence(visited)) : plan;
+    LogicalPlan result = changed ? (LogicalPlan) plan.withNewChildren(ReadBlocks.Seqs.of(visited)) : plan;
     return result instanceof Join ? visitJoin((Join) result) : result;
   }
 
@@ -88,13 +88,7 @@ public class PruneByKeys extends Rule {
     scala.collection.immutable.Seq right = (scala.collection.immutable.Seq) parts.productElement(2);
     Keys keys = Keys.of((LogicalQueryStage) (isLeft ? join.right() : join.left()), isLeft ? right : left);
     if (keys == null) return join;
-    LogicalPlan before = isLeft ? join.left() : join.right();
-    LogicalPlan after = narrow(before, isLeft ? left : right, keys);
-    if (before == after) return join;
-    List both = new ArrayList();
-    both.add(isLeft ? after : join.left());
-    both.add(isLeft ? join.right() : after);
-    return (LogicalPlan) join.withNewChildren(sequence(both));
+    return narrowChild(join, isLeft ? 0 : 1, isLeft ? left : right, keys);
   }
 
   private static boolean isEnded(LogicalPlan plan) {
@@ -142,11 +136,11 @@ public class PruneByKeys extends Rule {
       known.add(probe);
       some |= isKnown;
     }
-    LogicalPlan after = some ? narrow(child, sequence(known), keys) : child;
+    LogicalPlan after = some ? narrow(child, ReadBlocks.Seqs.of(known), keys) : child;
     if (after == child) return plan;
     List children = new ArrayList();
     for (int i = 0; i < plan.children().size(); i++) children.add(i == place ? after : plan.children().apply(i));
-    return (LogicalPlan) plan.withNewChildren(sequence(children));
+    return (LogicalPlan) plan.withNewChildren(ReadBlocks.Seqs.of(children));
   }
 
   /** Groups that the join drops as a whole: probes of what their rows have in common. */
@@ -163,7 +157,7 @@ public class PruneByKeys extends Rule {
       if (probe != null && !probe.references().subsetOf(common)) probe = null;
       known.add(probe);
     }
-    return narrowChild(plan, 0, sequence(known), keys);
+    return narrowChild(plan, 0, ReadBlocks.Seqs.of(known), keys);
   }
 
   private LogicalPlan narrowUnion(Union plan, scala.collection.immutable.Seq probes, Keys keys) {
@@ -196,7 +190,7 @@ public class PruneByKeys extends Rule {
       if (probe != null && !ReadBlocks.isSmall((Expression) probe)) probe = null;
       result.add(probe);
     }
-    return sequence(result);
+    return ReadBlocks.Seqs.of(result);
   }
 
   private LogicalPlan narrowLeaf(ReadBlocks.Leaf leaf, LogicalPlan plan, scala.collection.immutable.Seq probes,
@@ -212,10 +206,6 @@ public class PruneByKeys extends Rule {
     }
     if (answer != null && !(answer instanceof LogicalPlan)) warn(answer);
     return leaf.keep(answer instanceof LogicalPlan ? (LogicalPlan) answer : plan);
-  }
-
-  static scala.collection.immutable.Seq sequence(List items) {
-    return (scala.collection.immutable.Seq) org.apache.spark.api.python.PythonUtils.toSeq(items);
   }
 
   /** The keys of one side of a join, which was broadcast. */
@@ -246,7 +236,7 @@ public class PruneByKeys extends Rule {
       package$AttributeSeq output = new package$AttributeSeq(exchange.output());
       for (int i = 0; i < rewritten.size(); i++)
         bound.add(BindReferences$.MODULE$.bindReference((Expression) rewritten.apply(i), output, true));
-      HashedRelationBroadcastMode expected = new HashedRelationBroadcastMode(sequence(bound), false);
+      HashedRelationBroadcastMode expected = new HashedRelationBroadcastMode(ReadBlocks.Seqs.of(bound), false);
       if (!expected.canonicalized().equals(((HashedRelationBroadcastMode) mode).canonicalized())) return null;
       return new Keys(stage, broadcast, expressions);
     }
@@ -275,7 +265,7 @@ public class PruneByKeys extends Rule {
       HashedRelation relation = ((HashedRelation) broadcast.value()).asReadOnlyCopy();
       Expression key = new BoundReference(place, type, true);
       if (relation instanceof LongHashedRelation) key = HashJoin$.MODULE$.extractKeyExprAt(expressions, place);
-      Comparator order = new Order(type);
+      Comparator order = org.apache.spark.sql.catalyst.util.TypeUtils$.MODULE$.getInterpretedOrdering(type);
       Set values = new HashSet();
       Object least = null;
       Object greatest = null;
@@ -309,14 +299,5 @@ public class PruneByKeys extends Rule {
       scala.collection.immutable.Seq paths = ((HadoopFsRelation) relation.relation()).location().rootPaths();
       return paths.isEmpty() ? plan.nodeName() : ((org.apache.hadoop.fs.Path) paths.apply(0)).getName();
     }
-  }
-
-  /** Spark's order of the values of a type. */
-  static class Order implements Comparator {
-    private final scala.math.Ordering order;
-
-    Order(DataType type) { this.order = org.apache.spark.sql.catalyst.util.TypeUtils$.MODULE$.getInterpretedOrdering(type); }
-
-    public int compare(Object left, Object right) { return order.compare(left, right); }
   }
 }

@@ -106,7 +106,8 @@ public class ReadBlocks extends Rule {
   public TreeNode apply(TreeNode plan) {
     String verb = (String) VERBS.get(plan.nodeName());
     if (verb != null) refuseChange((LogicalPlan) ((LogicalPlan) plan).children().apply(0), verb);
-    if (org.apache.spark.sql.internal.SQLConf.get().adaptiveExecutionEnabled())
+    if (plan.containsPattern(TreePattern.JOIN())
+        && org.apache.spark.sql.internal.SQLConf.get().adaptiveExecutionEnabled())
       addProbes((LogicalPlan) plan, planning().probes);
     return visit((LogicalPlan) plan, null);
   }
@@ -476,7 +477,7 @@ public class ReadBlocks extends Rule {
     /** The scan over tasks that read its blocks, which have the wanted columns by name; bytes as for {@link #read}. */
     public LogicalPlan overTasks(LogicalPlan source, long bytes, int part) {
       LogicalPlan sized = sized(source, bytes);
-      TaskRead.put(sized, new TaskRead(this, part, new ConcurrentHashMap()));
+      new Part(this, part).putTasks(sized);
       return over(sized);
     }
 
@@ -618,8 +619,8 @@ public class ReadBlocks extends Rule {
         attributes.add(block);
       }
       org.apache.spark.sql.SparkSession session = ((HadoopFsRelation) this.relation.relation()).sparkSession();
-      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes, this, part,
-          new ConcurrentHashMap());
+      BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes,
+          new Part(this, part));
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
       LogicalPlan result = Versions.relation(relation, Seqs.of(attributes), named(label, columns));
@@ -800,23 +801,17 @@ public class ReadBlocks extends Rule {
     private final StructType partitions;
     private final String blocks;
     private final long bytes;
-    final Scan scan;
-    /** The number of the part of the query's reads that it is. */
-    final int part;
-    /** See {@link Leaf#known}. */
-    final Map joins;
+    final Part part;
 
     BlockIndex(Snapshot snapshot, org.apache.spark.sql.SparkSession session, int[] files, StructType partitions,
-        String blocks, long bytes, Scan scan, int part, Map joins) {
+        String blocks, long bytes, Part part) {
       this.snapshot = snapshot;
       this.session = session;
       this.files = files;
       this.partitions = partitions;
       this.blocks = blocks;
       this.bytes = bytes;
-      this.scan = scan;
       this.part = part;
-      this.joins = joins;
     }
 
     public scala.collection.immutable.Seq rootPaths() {
@@ -893,57 +888,52 @@ public class ReadBlocks extends Rule {
     public int hashCode() { return 31 * snapshot.key.hashCode() + Arrays.hashCode(files); }
   }
 
-  /** Tasks that read the blocks of a scan: the first of their output's attributes tells them from others. */
-  static class TaskRead {
-    private static final Map ALL = Collections.synchronizedMap(new WeakHashMap());
+  /** A part of a query's reads, which one place in its plan reads. */
+  static class Part {
+    /** Parts that tasks read, by the first attribute of the tasks' output, which tells them from others. */
+    private static final Map TASKS = Collections.synchronizedMap(new WeakHashMap());
     final Scan scan;
-    final int part;
-    final Map joins;
+    final int number;
+    /** See {@link Leaf#known}. */
+    final Map joins = new ConcurrentHashMap();
 
-    TaskRead(Scan scan, int part, Map joins) {
+    Part(Scan scan, int number) {
       this.scan = scan;
-      this.part = part;
-      this.joins = joins;
+      this.number = number;
     }
 
-    static void put(LogicalPlan source, TaskRead read) {
-      if (!source.output().isEmpty()) ALL.put(((Attribute) source.output().apply(0)).exprId(), read);
+    void putTasks(LogicalPlan tasks) {
+      if (!tasks.output().isEmpty()) TASKS.put(((Attribute) tasks.output().apply(0)).exprId(), this);
     }
 
-    static TaskRead of(LogicalPlan plan) {
+    /** The part that a plan reads; null if it reads no registered table. */
+    static Part of(LogicalPlan plan) {
       // Tasks read no rows of the plan below them, but numbers.
-      boolean isRead = plan.nodeName().endsWith("MapInArrow") && !plan.output().isEmpty();
-      return isRead ? (TaskRead) ALL.get(((Attribute) plan.output().apply(0)).exprId()) : null;
+      if (plan.nodeName().endsWith("MapInArrow") && !plan.output().isEmpty())
+        return (Part) TASKS.get(((Attribute) plan.output().apply(0)).exprId());
+      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation))
+        return null;
+      FileIndex index = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
+      return index instanceof BlockIndex ? ((BlockIndex) index).part : null;
     }
   }
 
   /** Where the rows of a scan come into a plan that runs; keys of a join may leave fewer blocks to read. */
   public static class Leaf {
-    private final LogicalPlan plan;
-    private final Scan scan;
     private static final Object IN_VAIN = new Object();
-    /** What the keys of joins leave here, by join. */
-    private final Map joins;
-    private final int part;
+    private final LogicalPlan plan;
+    private final Part part;
     private String join;
 
-    private Leaf(LogicalPlan plan, Scan scan, int part, Map joins) {
+    private Leaf(LogicalPlan plan, Part part) {
       this.plan = plan;
-      this.scan = scan;
       this.part = part;
-      this.joins = joins;
     }
 
-    /** The scan that a plan reads; null if it is no scan of a registered table. */
+    /** The place that a plan is; null if it is no scan of a registered table. */
     public static Leaf of(LogicalPlan plan) {
-      TaskRead tasks = TaskRead.of(plan);
-      if (tasks != null) return new Leaf(plan, tasks.scan, tasks.part, tasks.joins);
-      if (!(plan instanceof LogicalRelation) || !(((LogicalRelation) plan).relation() instanceof HadoopFsRelation))
-        return null;
-      FileIndex index = ((HadoopFsRelation) ((LogicalRelation) plan).relation()).location();
-      if (!(index instanceof BlockIndex)) return null;
-      BlockIndex blocks = (BlockIndex) index;
-      return new Leaf(plan, blocks.scan, blocks.part, blocks.joins);
+      Part part = Part.of(plan);
+      return part == null ? null : new Leaf(plan, part);
     }
 
     /** Whether Spark's own reader reads here. */
@@ -952,7 +942,7 @@ public class ReadBlocks extends Rule {
     /** What the keys of a join leave here, if they were used before; else null, and they are used now. */
     public LogicalPlan known(String join) {
       this.join = join;
-      Object known = joins.get(join);
+      Object known = part.joins.get(join);
       return known == IN_VAIN ? plan : (LogicalPlan) known;
     }
 
@@ -960,30 +950,30 @@ public class ReadBlocks extends Rule {
     public LogicalPlan keep(LogicalPlan narrowed) {
       Object kept = narrowed;
       if (narrowed == plan) kept = IN_VAIN;
-      joins.put(join, kept);
+      part.joins.put(join, kept);
       return narrowed;
     }
 
-    /** The joins whose keys skip nothing more in the place that is made of this one. */
-    private Map used() {
-      Map result = new ConcurrentHashMap();
-      java.util.Iterator entries = joins.entrySet().iterator();
+    /** The part that is left of this one, in which the keys used so far skip nothing more. */
+    private Part left(int number) {
+      Part left = new Part(part.scan, number);
+      java.util.Iterator entries = part.joins.entrySet().iterator();
       while (entries.hasNext()) {
         Map.Entry entry = (Map.Entry) entries.next();
-        if (entry.getValue() == IN_VAIN) result.put(entry.getKey(), IN_VAIN);
+        if (entry.getValue() == IN_VAIN) left.joins.put(entry.getKey(), IN_VAIN);
       }
-      result.put(join, IN_VAIN);
-      return result;
+      left.joins.put(join, IN_VAIN);
+      return left;
     }
 
     /** The task for Python: to read what rows need that meet the tests, besides the scan's condition. */
     public String task(List tests, String from) {
-      StringBuilder text = new StringBuilder("keys ").append(scan.place).append("\n{\"part\":").append(part)
+      StringBuilder text = new StringBuilder("keys ").append(part.scan.place).append("\n{\"part\":").append(part.number)
           .append(",\"from\":");
       Json.quote(text, from);
       text.append(",\"unusual\":");
-      if (scan.unusual == null) text.append("null");
-      else Json.quote(text, scan.unusual);
+      if (part.scan.unusual == null) text.append("null");
+      else Json.quote(text, part.scan.unusual);
       text.append(",\"tests\":[");
       for (int i = 0; i < tests.size(); i++) {
         if (i > 0) text.append(',');
@@ -993,8 +983,8 @@ public class ReadBlocks extends Rule {
     }
 
     /** Fewer of the files and blocks that Spark's reader reads; see {@link Scan#read}. */
-    public LogicalPlan read(String files, String blocks, long bytes, int newPart, String label, LogicalPlan rest,
-        long restBytes, int restPart) {
+    public LogicalPlan read(String files, String blocks, long bytes, int number, String label, LogicalPlan rest,
+        long restBytes, int restNumber) {
       LogicalRelation old = (LogicalRelation) plan;
       HadoopFsRelation relation = (HadoopFsRelation) old.relation();
       BlockIndex index = (BlockIndex) relation.location();
@@ -1013,7 +1003,7 @@ public class ReadBlocks extends Rule {
         attributes.add(block);
       }
       BlockIndex fewer = new BlockIndex(index.snapshot, index.session, Text.ints(files), index.partitions, blocks, bytes,
-          scan, newPart, used());
+          left(number));
       LogicalPlan result = Versions.relation(new HadoopFsRelation(fewer, relation.partitionSchema(), columns,
           scala.Option.apply(null), relation.fileFormat(), relation.options(), relation.sparkSession()),
           Seqs.of(attributes), Scan.named(label, columns));
@@ -1022,20 +1012,20 @@ public class ReadBlocks extends Rule {
       if (rest == null) return result;
       List both = new ArrayList();
       both.add(result);
-      both.add(over(rest, restBytes, restPart));
+      both.add(over(rest, restBytes, restNumber));
       return new Union(Seqs.of(both), false, false);
     }
 
     /** The rows of other tasks, which have the same columns by name. */
-    public LogicalPlan over(LogicalPlan tasks, long bytes, int newPart) {
-      LogicalPlan source = scan.sized(tasks, bytes);
-      TaskRead.put(source, new TaskRead(scan, newPart, used()));
+    public LogicalPlan over(LogicalPlan tasks, long bytes, int number) {
+      LogicalPlan source = part.scan.sized(tasks, bytes);
+      left(number).putTasks(source);
       List aliases = new ArrayList();
       for (int i = 0; i < plan.output().size(); i++) {
         AttributeReference attribute = (AttributeReference) plan.output().apply(i);
         // An equal id, but another object: the tasks that are replaced here may then be forgotten.
         ExprId id = new ExprId(attribute.exprId().id(), attribute.exprId().jvmId());
-        aliases.add(new Alias(scan.column(source, attribute), attribute.name(), id, attribute.qualifier(),
+        aliases.add(new Alias(part.scan.column(source, attribute), attribute.name(), id, attribute.qualifier(),
             scala.Option.apply(attribute.metadata()), Seqs.none()));
       }
       return new Project(Seqs.of(aliases), source);
@@ -1197,8 +1187,8 @@ public class ReadBlocks extends Rule {
     }
   }
 
-  static class Seqs {
-    static scala.collection.immutable.Seq of(List items) {
+  public static class Seqs {
+    public static scala.collection.immutable.Seq of(List items) {
       return (scala.collection.immutable.Seq) org.apache.spark.api.python.PythonUtils.toSeq(items);
     }
 
