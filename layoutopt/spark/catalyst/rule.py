@@ -60,17 +60,13 @@ def add_rule(spark: SparkSession, handler: ScanHandler) -> Any:
     rule = _make(jvm, classes[0], function, to_java_map(spark, _USUAL))
     by_keys = _make(jvm, classes[1], function)
     with _LOCK:
-        experimental = session.experimental()
-        _set_rules(jvm, experimental, [*_list_other_rules(experimental), rule])
-        _set_adaptive_rules(jvm, session, [*_list_other_adaptive_rules(session), by_keys])
+        _set_rules(jvm, session, rule)
+        _set_adaptive_rules(jvm, session, by_keys)
     return rule
 
 
 def _make(jvm: Any, java_class: Any, *values: Any) -> Any:
-    arguments = jvm.java.util.ArrayList()
-    for value in values:
-        arguments.add(value)
-    return java_class.getConstructors()[0].newInstance(arguments.toArray())
+    return java_class.getConstructors()[0].newInstance(_to_list(jvm, values).toArray())
 
 
 def has_rule(spark: SparkSession) -> bool:
@@ -82,8 +78,8 @@ def remove_rule(spark: SparkSession) -> None:
     """Remove the rules from a session; other rules stay."""
     session = java_session(spark)
     with _LOCK:
-        _set_rules(spark._jvm, session.experimental(), _list_other_rules(session.experimental()))
-        _set_adaptive_rules(spark._jvm, session, _list_other_adaptive_rules(session))
+        _set_rules(spark._jvm, session)
+        _set_adaptive_rules(spark._jvm, session)
 
 
 def _is_layoutopt_rule(rule: Any) -> bool:
@@ -94,32 +90,30 @@ def _list_items(sequence: Any) -> list[Any]:
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
-def _list_other_rules(experimental: Any) -> list[Any]:
-    return [rule for rule in _list_items(experimental.extraOptimizations()) if not _is_layoutopt_rule(rule)]
+def _set_rules(jvm: Any, session: Any, *own: Any) -> None:
+    """Set the rules of a session's optimiser: those of others, and ours."""
+    experimental = session.experimental()
+    getattr(experimental, "extraOptimizations_$eq")(_to_rules(jvm, experimental.extraOptimizations(), own))
 
 
-def _set_rules(jvm: Any, experimental: Any, rules: Sequence[Any]) -> None:
-    getattr(experimental, "extraOptimizations_$eq")(_to_sequence(jvm, rules))
-
-
-def _list_other_adaptive_rules(session: Any) -> list[Any]:
-    rules = session.sessionState().adaptiveRulesHolder().runtimeOptimizerRules()
-    return [rule for rule in _list_items(rules) if not _is_layoutopt_rule(rule)]
-
-
-def _set_adaptive_rules(jvm: Any, session: Any, rules: Sequence[Any]) -> None:
+def _set_adaptive_rules(jvm: Any, session: Any, *own: Any) -> None:
     """Set the rules by which Spark optimises a query again while it runs; only extensions may add some officially."""
     holder = session.sessionState().adaptiveRulesHolder()
     field = holder.getClass().getDeclaredField(_ADAPTIVE_RULES)
     field.setAccessible(True)
-    field.set(holder, _to_sequence(jvm, rules))
+    field.set(holder, _to_rules(jvm, holder.runtimeOptimizerRules(), own))
 
 
-def _to_sequence(jvm: Any, items: Sequence[Any]) -> Any:
+def _to_rules(jvm: Any, rules: Any, own: Sequence[Any]) -> Any:
+    others = [rule for rule in _list_items(rules) if not _is_layoutopt_rule(rule)]
+    return jvm.PythonUtils.toSeq(_to_list(jvm, [*others, *own]))
+
+
+def _to_list(jvm: Any, items: Sequence[Any]) -> Any:
     result = jvm.java.util.ArrayList()
     for item in items:
         result.add(item)
-    return jvm.PythonUtils.toSeq(result)
+    return result
 
 
 _CLASSES: Final[dict[int, list[Any]]] = {}
