@@ -263,9 +263,7 @@ def _replace_scan(
         if task != "plan":
             _check_limit(state, planned, planned_scan.read)
         plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
-    probes = str(scan.probes()).replace("\n", ", ")
-    if probes:
-        planned_scan = replace(planned_scan, keys=f"keys of a join may skip more by {probes} while the query runs")
+    planned_scan = replace(planned_scan, probes=tuple(filter(None, str(scan.probes()).split("\n"))))
     with state.lock:
         planned.scans[number] = planned_scan
     return plan
@@ -299,15 +297,15 @@ def _narrow_part(
     if sum_read(kept).bytes > _MOST_KEPT * sum_read(part.pruned).bytes:
         return None
     keys = [f"{len(tree[3]['values']):,}" if tree[0] == "InSet" else "the bounds of many" for tree in request["tests"]]
-    known = [scan.keys] if scan.keys.startswith("from ") else []
-    credit = "; ".join(dict.fromkeys([*known, f"from {request['from']}: {' and '.join(keys)} keys"]))
+    credit = f"from {request['from']}: {' and '.join(keys)} keys"
     narrower = replace(part, scan=replace(part.scan, filter=Filter.of(root)), pruned=kept)
     dropped = [before.read & ~after.read for before, after in pairs]
     left = tuple(
         replace(after, read=whole.read & ~mask)
         for whole, after, mask in zip(scan.read.pruned, pruned, dropped, strict=True)
     )
-    reported = replace(scan, read=replace(narrower, pruned=left), keys=credit)
+    credits = tuple(dict.fromkeys([*scan.credits, credit]))
+    reported = replace(scan, read=replace(narrower, pruned=left), credits=credits)
     files = _list_files(spark, state, table, leaf)
     plan = plan_narrower_part(spark, narrower, leaf, files, reported.metrics.label, planned.add_part)
     if plan is not None:

@@ -132,19 +132,24 @@ class PlannedScan:
     Attributes:
         settings: those under which blocks are chosen, for each plan of the table; empty if the whole table is read.
         note: why it skips less than it could.
-        keys: as those of :class:`~layoutopt.spark.session.metrics.ScanMetrics`.
+        probes: the columns by which keys of a join may skip more while the query runs.
+        credits: the keys that have skipped blocks.
     """
 
     registration: Registration
     read: TableRead
     settings: tuple[SessionSettings, ...] = ()
     note: str = ""
-    keys: str = ""
+    probes: tuple[str, ...] = ()
+    credits: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> ScanMetrics:
         """What the scan reads and skips."""
-        return replace(ScanMetrics.of(self.registration.name, self.read), note=self.note, keys=self.keys)
+        keys = "; ".join(self.credits)
+        if self.probes and not keys:
+            keys = f"keys of a join may skip more by {', '.join(self.probes)} while the query runs"
+        return replace(ScanMetrics.of(self.registration.name, self.read), note=self.note, keys=keys)
 
 
 @dataclass(eq=False)
