@@ -29,9 +29,9 @@ def killed(number: int) -> None:
 
 @pytest.mark.parametrize(("cores", "count", "here"), [(1, 5, True), (2, 1, True), (2, 5, False), (2, 0, True)])
 def test_each_number_is_given_to_the_function(cores: int, count: int, here: bool) -> None:
-    found = Processes(cores).map(range(count), partial(power, 3))
-    assert [value for value, _ in found] == [3**number for number in range(count)]
-    assert all((process == os.getpid()) is here for _, process in found)
+    values = Processes(cores).map(range(count), partial(power, 3))
+    assert [value for value, _ in values] == [3**number for number in range(count)]
+    assert all((process == os.getpid()) is here for _, process in values)
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -121,18 +121,18 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
         parts = [DrawJob(job, draws).run_task(task) for task in tasks]
         return [row for part in parts if part is not None for row in part.drop_columns([DRAW]).to_pylist()]
 
-    found = drawn(two_files)
-    assert drawn([(part,) for task in two_files for split in task for part in in_two(split)]) == found
-    years = Counter(row["year"] for row in found)
-    assert set(found[0]) == {"id", "year"}
+    rows_drawn = drawn(two_files)
+    assert drawn([(part,) for task in two_files for split in task for part in in_two(split)]) == rows_drawn
+    years = Counter(row["year"] for row in rows_drawn)
+    assert set(rows_drawn[0]) == {"id", "year"}
     if by is None:
-        assert 120 < len(found) < 240
+        assert 120 < len(rows_drawn) < 240
         assert len(years) == 3
     else:
         assert years.keys() == {1994, 1996}
         assert 30 < years[1994] < 90
         assert years[1996] == 300
-    assert found == [row for row in rows.select(["id", "year"]).to_pylist() if row in found]  # as they lie
+    assert rows_drawn == [row for row in rows.select(["id", "year"]).to_pylist() if row in rows_drawn]  # as they lie
 
 
 def in_two(split: Split) -> list[FileSplit]:

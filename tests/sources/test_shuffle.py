@@ -99,7 +99,7 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
         highs = (*follows, 9 * FAR) if known else ()
         places = SegmentRanges(tuple(kind for kind, _ in known), tuple(low for _, low in known), highs)
         job = CutJob(SCHEMA, "kind" if by_kind else None, places)
-        found = cut(job, tuple(splits[::-1]), by_segment=by_segment)
+        segments = cut(job, tuple(splits[::-1]), by_segment=by_segment)
     first = 0
     for number, held in enumerate(files):
         for place, kind in enumerate(held):
@@ -108,7 +108,7 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
             if taking:
                 expected.setdefault(taking[-1], []).append((first + place, kind))
         first += len(held)
-    assert found == expected
+    assert segments == expected
 
 
 def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
